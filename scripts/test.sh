@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Runs every Rust test of the workspace, and makes sure that nothing stays
+# behind: no process and no file, also when tests fail or are interrupted.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# A parent's directory may be closed to the ordinary user that root's servers
+# drop to; this one lets it pass.
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/reprise-test.XXXXXX")
+chmod 711 "$scratch"
+
+# Process ids of what the tests started: all of it inherited TMPDIR. The
+# pattern comes by file, so that no process here has it on its command line.
+left_running() {
+    grep -slF -f <(echo "$scratch") /proc/[0-9]*/{environ,cmdline} | cut -d/ -f3 | sort -u || true
+}
+
+# The servers see the tests' end and stop by themselves within seconds. What
+# does not is named, ended, and makes the run fail.
+finish() {
+    local status=$? pids i
+    trap '' INT TERM
+    if [ -n "${job:-}" ]; then kill -TERM -- "-$job" 2>/dev/null || true; fi
+    for ((i = 0; i < 100; i++)); do
+        pids=$(left_running)
+        [ -n "$pids" ] || break
+        sleep 0.1
+    done
+    for pid in $pids; do
+        echo "left running: $pid $(tr '\0' ' ' <"/proc/$pid/cmdline" || true)" >&2
+        kill -KILL "$pid" 2>/dev/null || true
+        status=1
+    done
+    rm -rf "$scratch"
+    exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# Job control gives each job a process group of its own: an interrupt of this
+# script can then end cargo and the test programs under it together.
+set -m
+run() {
+    TMPDIR=$scratch "$@" </dev/null &
+    job=$!
+    wait "$job"
+    job=
+}
+
+# `cargo test` builds a package's programs only for tests of that very package,
+# and the whole-system tests run `reprise` from another one.
+run cargo build --workspace --all-targets --profile test
+run cargo test --workspace "$@"
