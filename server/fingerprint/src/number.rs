@@ -1,0 +1,263 @@
+//! Numbers as ECMAScript writes them (RFC 8785, 3.2.2.3), and only those that it writes exactly.
+
+use std::fmt::Write as _;
+
+/// A double's shortest form has at most this many significant digits.
+const DIGITS_MAX: usize = 17;
+
+/// Every decimal of up to this many significant digits is the shortest form of its double, as
+/// long as the double is a normal one (IEEE 754: `DBL_DIG`). So these need no arithmetic.
+pub(crate) const DIGITS_ALWAYS_EXACT: usize = 15;
+
+/// The number's decimal value is not that of its ECMAScript form.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Inexact;
+
+/// Appends the ECMAScript form of `text`, a number that follows the JSON grammar.
+///
+/// Linear in the length of `text`, however long its digits or large its exponent.
+pub(crate) fn write(text: &[u8], out: &mut Vec<u8>) -> Result<(), Inexact> {
+    let (negative, magnitude) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    let decimal = Decimal::read(magnitude)?;
+    if !decimal.is_shortest_form_of_a_double() {
+        return Err(Inexact);
+    }
+    if negative && decimal.len > 0 {
+        out.push(b'-');
+    }
+    decimal.write(out);
+    Ok(())
+}
+
+/// The value 0.d₁d₂...dₙ × 10^point, with d₁ and dₙ not zero; no digits at all for zero.
+#[derive(Default)]
+struct Decimal {
+    digits: [u8; DIGITS_MAX],
+    len: usize,
+    point: i64,
+}
+
+impl Decimal {
+    /// Reads a JSON number without sign. Inexact when it has too many significant digits.
+    fn read(text: &[u8]) -> Result<Self, Inexact> {
+        let mantissa_len = text
+            .iter()
+            .take_while(|byte| !matches!(byte, b'e' | b'E'))
+            .count();
+        let mut decimal = Self::default();
+        let mut zeros = 0;
+        let mut in_fraction = false;
+        for &byte in &text[..mantissa_len] {
+            match byte {
+                b'.' => {
+                    in_fraction = true;
+                    continue;
+                }
+                // Zeros count only once a digit other than zero follows them.
+                b'0' if decimal.len > 0 => zeros += 1,
+                b'0' => {}
+                _ => {
+                    let end = decimal.len + zeros + 1;
+                    if end > DIGITS_MAX {
+                        return Err(Inexact);
+                    }
+                    decimal.digits[decimal.len..end].fill(b'0');
+                    decimal.digits[end - 1] = byte;
+                    decimal.len = end;
+                    zeros = 0;
+                }
+            }
+            match (in_fraction, decimal.len > 0) {
+                (false, true) => decimal.point += 1,
+                (true, false) => decimal.point -= 1,
+                _ => {}
+            }
+        }
+        if decimal.len == 0 {
+            return Ok(Self::default());
+        }
+        decimal.point = decimal
+            .point
+            .saturating_add(exponent(&text[mantissa_len..]));
+        Ok(decimal)
+    }
+
+    fn digits(&self) -> &[u8] {
+        &self.digits[..self.len]
+    }
+
+    fn is_shortest_form_of_a_double(&self) -> bool {
+        match self.point {
+            _ if self.len == 0 => true,
+            -306..=308 if self.len <= DIGITS_ALWAYS_EXACT => true,
+            -324..=309 => self.is_written_by_its_double(),
+            _ => false,
+        }
+    }
+
+    fn is_written_by_its_double(&self) -> bool {
+        let digits = str::from_utf8(self.digits()).expect("the digits are ASCII");
+        let double: f64 = format!("0.{digits}e{}", self.point)
+            .parse()
+            .expect("digits, point and exponent are a number");
+        if double == 0.0 || double.is_infinite() {
+            return false;
+        }
+        // Rust's exponent form has the shortest digits that read back as the same double, and of
+        // several the nearest: the choice that RFC 8785 asks for.
+        let mut shortest = String::with_capacity(32);
+        write!(shortest, "{double:e}").expect("a String takes what is written to it");
+        Self::read(shortest.as_bytes())
+            .is_ok_and(|form| form.digits() == self.digits() && form.point == self.point)
+    }
+
+    /// Appends Number::toString of ECMA-262, whose *k* is `len` and whose *n* is `point`.
+    fn write(&self, out: &mut Vec<u8>) {
+        let digits = self.digits();
+        let zeros = |count: i64| std::iter::repeat_n(b'0', usize::try_from(count).unwrap_or(0));
+        let point = usize::try_from(self.point).unwrap_or(0);
+        match self.point {
+            _ if digits.is_empty() => out.push(b'0'),
+            1..=21 if point >= digits.len() => {
+                out.extend_from_slice(digits);
+                out.extend(zeros(self.point - self.len as i64));
+            }
+            1..=21 => {
+                out.extend_from_slice(&digits[..point]);
+                out.push(b'.');
+                out.extend_from_slice(&digits[point..]);
+            }
+            -5..=0 => {
+                out.extend_from_slice(b"0.");
+                out.extend(zeros(-self.point));
+                out.extend_from_slice(digits);
+            }
+            _ => {
+                out.push(digits[0]);
+                if digits.len() > 1 {
+                    out.push(b'.');
+                    out.extend_from_slice(&digits[1..]);
+                }
+                out.extend_from_slice(format!("e{:+}", self.point - 1).as_bytes());
+            }
+        }
+    }
+}
+
+/// Reads `e+12`, `E-3` or nothing, and stops counting where no double reaches.
+fn exponent(text: &[u8]) -> i64 {
+    let (negative, digits) = match text {
+        [] => return 0,
+        [_, b'-', digits @ ..] => (true, digits),
+        [_, b'+', digits @ ..] | [_, digits @ ..] => (false, digits),
+    };
+    let magnitude = digits.iter().fold(0_i64, |sum, &digit| {
+        sum.saturating_mul(10)
+            .saturating_add(i64::from(digit - b'0'))
+    });
+    if negative { -magnitude } else { magnitude }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(text: &str) -> Option<String> {
+        let mut out = Vec::new();
+        write(text.as_bytes(), &mut out).ok()?;
+        Some(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn numbers_are_written_as_ecmascript_writes_them() {
+        for (text, expected) in [
+            ("0", "0"),
+            ("-0", "0"),
+            ("-0.00e-7", "0"),
+            ("0e999999999999999999999", "0"),
+            ("1000", "1000"),
+            ("1000.000", "1000"),
+            ("1e3", "1000"),
+            ("0.001E+6", "1000"),
+            ("-12.50", "-12.5"),
+            ("0.1", "0.1"),
+            ("100000000000000000000", "100000000000000000000"),
+            ("1e21", "1e+21"),
+            ("123e20", "1.23e+22"),
+            ("0.000001", "0.000001"),
+            ("0.0000001", "1e-7"),
+            ("1.25e-7", "1.25e-7"),
+            ("9007199254740991", "9007199254740991"),
+            ("9007199254740992", "9007199254740992"),
+            ("9223372036854776000", "9223372036854776000"),
+            ("333333333.3333333", "333333333.3333333"),
+            ("5e-324", "5e-324"),
+            ("2.2250738585072014e-308", "2.2250738585072014e-308"),
+            ("1.7976931348623157e308", "1.7976931348623157e+308"),
+        ] {
+            assert_eq!(form(text).as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_a_double_would_change_are_refused() {
+        for text in [
+            "9007199254740993",
+            "9223372036854775807",
+            "9223372036854775808",
+            "-9223372036854775809",
+            "1.000000000000000005",
+            "0.1000000000000000055511151231257827",
+            "333333333.33333329",
+            "4.9e-324",
+            "4e-324",
+            "2e-324",
+            "1e-400",
+            "1.7976931348623159e308",
+            "1e309",
+            "1e400",
+            "-1e9999999999999999999999999",
+            "1e-9999999999999999999999999",
+        ] {
+            assert_eq!(form(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn short_decimals_never_need_their_double() {
+        for point in -306..=308 {
+            for digits in [
+                "1",
+                "5",
+                "9",
+                "123456789012345",
+                "999999999999999",
+                "100000000000001",
+            ] {
+                let mut decimal = Decimal {
+                    len: digits.len(),
+                    point,
+                    ..Decimal::default()
+                };
+                decimal.digits[..digits.len()].copy_from_slice(digits.as_bytes());
+                assert!(decimal.is_written_by_its_double(), "0.{digits}e{point}");
+            }
+        }
+    }
+
+    #[test]
+    fn endless_digits_and_exponents_are_read_in_one_pass() {
+        let zeros = "0".repeat(5_000_000);
+        let nines = "9".repeat(5_000_000);
+        assert_eq!(form(&format!("1{zeros}e-5000000")).as_deref(), Some("1"));
+        assert_eq!(form(&format!("0.{zeros}1e5000001")).as_deref(), Some("1"));
+        assert_eq!(form(&format!("1.{zeros}")).as_deref(), Some("1"));
+        assert_eq!(form(&format!("1.{zeros}1")), None);
+        assert_eq!(form(&nines), None);
+        assert_eq!(form(&format!("1e{nines}")), None);
+        assert_eq!(form(&format!("0e-{nines}")).as_deref(), Some("0"));
+    }
+}
