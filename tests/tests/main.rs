@@ -1,0 +1,3 @@
+//! The whole-system tests, one module for each subject.
+
+mod harness;
