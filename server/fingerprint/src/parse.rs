@@ -10,7 +10,6 @@ use crate::text::{utf16_order, write_quoted};
 use crate::{DEPTH_MAX, number};
 
 /// A value whose parts are in canonical form, and whose members in canonical order.
-#[derive(Debug)]
 pub(crate) enum Value<'a> {
     /// A literal, number or string that the document has in canonical form.
     Plain(&'a [u8]),
@@ -20,7 +19,6 @@ pub(crate) enum Value<'a> {
     Object(Box<[Member<'a>]>),
 }
 
-#[derive(Debug)]
 pub(crate) struct Member<'a> {
     /// Unescaped; borrowed if the document has no escapes in it.
     pub(crate) name: Cow<'a, str>,
