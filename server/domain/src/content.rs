@@ -1,0 +1,192 @@
+//! Results and errors: what is replayed, how it is told apart, how it is adjusted.
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use crate::policy::Policy;
+use crate::text::{self, Adjustment, AdjustmentKind};
+
+/// Headers of one content.
+pub const HEADERS_MAX: usize = 64;
+/// Bytes of all header names and values together.
+pub const HEADER_BYTES_MAX: usize = 16 * 1024;
+/// Most that a policy may allow for a body: a message of 4 MiB, which every client
+/// receives by default, less room for all that goes beside it.
+pub const BODY_BYTES_MAX: u64 = 4 * 1024 * 1024 - 64 * 1024;
+
+/// A SHA-256 digest.
+pub type Sha = [u8; 32];
+
+/// What is replayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// The caller's own word for the outcome.
+    pub code: String,
+    /// Names and values in the order sent.
+    pub headers: Vec<(String, Bytes)>,
+    /// Absent and empty differ.
+    pub body: Option<Body>,
+    /// What the effect created.
+    pub resource_id: String,
+    /// What the provider calls it.
+    pub provider_reference: String,
+}
+
+/// A body, or what is known of one that is not kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// The bytes.
+    Data(Bytes),
+    /// Size in bytes and digest alone.
+    Omitted {
+        /// Bytes of the body.
+        size: u64,
+        /// Its SHA-256.
+        sha256: Sha,
+    },
+}
+
+impl Body {
+    /// Size in bytes and digest.
+    #[must_use]
+    pub fn measure(&self) -> (u64, Sha) {
+        match self {
+            Self::Data(data) => (data.len() as u64, Sha256::digest(data).into()),
+            Self::Omitted { size, sha256 } => (*size, *sha256),
+        }
+    }
+}
+
+impl Content {
+    /// A content of only a code.
+    #[must_use]
+    pub fn of_code(code: &str) -> Self {
+        Self {
+            code: code.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// Tells whether two contents are the same. A body and its omitted form are.
+    #[must_use]
+    pub fn digest(&self) -> Sha {
+        let mut hash = Parts::new("reprise-content-1");
+        hash.part(&self.core_digest());
+        self.headers_and_body(&mut hash);
+        hash.finish()
+    }
+
+    /// As [`Content::digest`], without headers and body.
+    #[must_use]
+    pub fn core_digest(&self) -> Sha {
+        let mut hash = Parts::new("reprise-content-core-1");
+        hash.part(self.code.as_bytes());
+        hash.part(self.resource_id.as_bytes());
+        hash.part(self.provider_reference.as_bytes());
+        hash.finish()
+    }
+
+    /// Guards what is stored: code, headers and body as they are kept.
+    #[must_use]
+    pub fn checksum(&self) -> Sha {
+        let mut hash = Parts::new("reprise-stored-1");
+        hash.part(self.code.as_bytes());
+        self.headers_and_body(&mut hash);
+        hash.finish()
+    }
+
+    fn headers_and_body(&self, hash: &mut Parts) {
+        hash.part(&(self.headers.len() as u64).to_be_bytes());
+        for (name, value) in &self.headers {
+            hash.part(name.as_bytes());
+            hash.part(value);
+        }
+        if let Some(body) = &self.body {
+            let (size, sha256) = body.measure();
+            hash.part(&size.to_be_bytes());
+            hash.part(&sha256);
+        }
+    }
+
+    /// Makes the content fit the limits and `policy`, and says what was done. `field`
+    /// is where the content stands in its message, e.g. `result`.
+    #[must_use]
+    pub fn adjust(mut self, field: &str, policy: &Policy) -> (Self, Vec<Adjustment>) {
+        let mut adjusted = Vec::new();
+        let texts = [
+            ("code", &mut self.code),
+            ("resource_id", &mut self.resource_id),
+            ("provider_reference", &mut self.provider_reference),
+        ];
+        for (name, value) in texts {
+            let path = format!("{field}.{name}");
+            *value = text::adjust(&path, std::mem::take(value), &mut adjusted);
+        }
+        self.headers = keep_headers(self.headers, field, policy, &mut adjusted);
+        if let Some(body @ Body::Data(data)) = &self.body
+            && data.len() as u64 > policy.result_bytes_max
+        {
+            let (size, sha256) = body.measure();
+            self.body = Some(Body::Omitted { size, sha256 });
+            adjusted.push(Adjustment {
+                field: format!("{field}.data"),
+                kind: AdjustmentKind::Dropped,
+                description: "the body is over the policy's result_bytes_max",
+            });
+        }
+        (self, adjusted)
+    }
+}
+
+fn keep_headers(
+    headers: Vec<(String, Bytes)>,
+    field: &str,
+    policy: &Policy,
+    adjusted: &mut Vec<Adjustment>,
+) -> Vec<(String, Bytes)> {
+    let mut kept = Vec::with_capacity(headers.len().min(HEADERS_MAX));
+    let mut bytes = 0;
+    for (at, (name, value)) in headers.into_iter().enumerate() {
+        let size = name.len() + value.len();
+        let description = if !policy.keeps_header(&name) {
+            "the header is not on the policy's allow-list"
+        } else if kept.len() == HEADERS_MAX {
+            "at most 64 headers are kept"
+        } else if bytes + size > HEADER_BYTES_MAX {
+            "at most 16 KiB of headers are kept"
+        } else {
+            bytes += size;
+            kept.push((name, value));
+            continue;
+        };
+        // One entry is enough to know that the rest went too, and bounds the answer.
+        if adjusted.len() < HEADERS_MAX {
+            adjusted.push(Adjustment {
+                field: format!("{field}.headers[{at}]"),
+                kind: AdjustmentKind::Dropped,
+                description,
+            });
+        }
+    }
+    kept
+}
+
+/// SHA-256 over length-prefixed parts.
+pub(crate) struct Parts(Sha256);
+
+impl Parts {
+    pub(crate) fn new(purpose: &str) -> Self {
+        let mut parts = Self(Sha256::new());
+        parts.part(purpose.as_bytes());
+        parts
+    }
+
+    pub(crate) fn part(&mut self, bytes: &[u8]) {
+        self.0.update((bytes.len() as u64).to_be_bytes());
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn finish(self) -> Sha {
+        self.0.finalize().into()
+    }
+}

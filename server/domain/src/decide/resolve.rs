@@ -1,0 +1,228 @@
+//! Resolve: what a person found out. A resolution speaks for all attempts.
+
+use std::time::Duration;
+
+use super::reserve::Candidate;
+use super::{AuditAction, Decision, Ending, Scene, Trace};
+use crate::Reading;
+use crate::command::{Answer, Disposition, Finding, Found, Refusal, Resolve};
+use crate::content::Content;
+use crate::record::{AttemptId, GivenBack, GrantReason, PendingReason, Record, Resolution, State};
+
+/// Code of the error of an attempt that was found to have had no effect.
+pub const NOT_APPLIED: &str = "NOT_APPLIED";
+
+impl Scene<'_> {
+    pub(super) fn resolve(&self, record: Option<&Record>, resolve: &Resolve) -> Decision {
+        let Some(record) = record.filter(|found| self.reading(found) != Reading::Over) else {
+            return Self::refuse(Refusal::RecordNotFound);
+        };
+        if let Some(decision) = self.resolved_before(record, resolve) {
+            return decision;
+        }
+        if let Err(refusal) = self.may_resolve(record, resolve) {
+            return Self::refuse(refusal);
+        }
+        let audit = |action| Trace::Audit {
+            attempt: record.attempt.number,
+            action,
+            actor: resolve.actor.clone(),
+            evidence: resolve.evidence.clone(),
+            at: self.now,
+        };
+        match &resolve.finding {
+            Finding::Applied(found) => self
+                .settled(record, resolve, State::Completed, found.content.clone())
+                .traced(audit(AuditAction::ResolvedApplied)),
+            Finding::NotApplied => {
+                let error = Content::of_code(NOT_APPLIED);
+                self.settled(record, resolve, State::FailedRetryable, error)
+                    .traced(audit(AuditAction::ResolvedNotApplied))
+            }
+            Finding::Failed(found) => self
+                .settled(record, resolve, State::FailedFinal, found.content.clone())
+                .traced(audit(AuditAction::ResolvedFailed)),
+            Finding::TakeOver { attempt_id, .. } => {
+                if self.had_its_turn(record, *attempt_id) {
+                    return Self::refuse(Refusal::AttemptOver);
+                }
+                self.taken_over(record, resolve)
+                    .traced(audit(AuditAction::ResolvedTakeOver))
+            }
+            Finding::StillUnknown { .. } => self
+                .still_unknown(record, resolve)
+                .traced(audit(AuditAction::ResolvedStillUnknown)),
+        }
+    }
+
+    /// The answer to a resolution that was recorded before: the same one sent again, or
+    /// the same outcome found by somebody else.
+    fn resolved_before(&self, record: &Record, resolve: &Resolve) -> Option<Decision> {
+        let same = record
+            .resolution
+            .is_some_and(|before| before.digest == resolve.digest());
+        let repeated = || {
+            let view = self.view(record.clone());
+            Self::keep(Answer::Reported(Disposition::Repeated, view))
+        };
+        if let (true, Finding::TakeOver { attempt_id, lease }) = (same, &resolve.finding) {
+            return Some(self.take_over_again(record, *attempt_id, *lease));
+        }
+        if same {
+            return Some(repeated());
+        }
+        match (&resolve.finding, self.reading(record)) {
+            (Finding::Applied(found), Reading::Completed { .. })
+                if self.recorded_alike(record, found) =>
+            {
+                Some(repeated())
+            }
+            _ => None,
+        }
+    }
+
+    fn recorded_alike(&self, record: &Record, found: &Found) -> bool {
+        let reported = record.attempt.report.map(|report| report.digest);
+        let resolved = record.resolution.and_then(|resolution| resolution.content);
+        [reported, resolved].contains(&Some(found.digest))
+    }
+
+    /// By Reserve's rules: the same grant while it is unused, else its turn is over.
+    fn take_over_again(
+        &self,
+        record: &Record,
+        attempt_id: AttemptId,
+        lease: Option<Duration>,
+    ) -> Decision {
+        let attempt = &record.attempt;
+        let open = matches!(
+            self.reading(record),
+            Reading::Running { .. } | Reading::Takeable
+        );
+        if attempt.id != attempt_id || attempt.used || record.contradicted || !open {
+            return Self::refuse(Refusal::AttemptOver);
+        }
+        self.again(record, lease)
+    }
+
+    fn had_its_turn(&self, record: &Record, id: AttemptId) -> bool {
+        let attempt = &record.attempt;
+        let back = attempt.given_back == Some(GivenBack::Server);
+        (attempt.id == id && !back) || attempt.earlier_ids.contains(&id)
+    }
+
+    fn may_resolve(&self, record: &Record, resolve: &Resolve) -> Result<(), Refusal> {
+        let mild = matches!(
+            resolve.finding,
+            Finding::Applied(_) | Finding::StillUnknown { .. }
+        );
+        match self.reading(record) {
+            Reading::Completed { .. } | Reading::FailedFinal { gone: true } => {
+                return Err(Refusal::OutcomeAlreadyRecorded);
+            }
+            Reading::FailedFinal { gone: false } if !mild => {
+                return Err(Refusal::OutcomeAlreadyRecorded);
+            }
+            _ => {}
+        }
+        if record.revision != resolve.revision {
+            return Err(Refusal::RevisionChanged);
+        }
+        let lease_runs = self.now < record.attempt.lease_end;
+        if lease_runs && (record.state == State::Processing || !mild) {
+            return Err(Refusal::LeaseRunning);
+        }
+        Ok(())
+    }
+
+    fn settled(
+        &self,
+        record: &Record,
+        resolve: &Resolve,
+        state: State,
+        content: Content,
+    ) -> Decision {
+        let mut next = self.concluded(record, resolve);
+        self.record_outcome(&mut next, state, content);
+        self.write(next, |view| Answer::Reported(Disposition::Recorded, view))
+    }
+
+    fn taken_over(&self, record: &Record, resolve: &Resolve) -> Decision {
+        let Finding::TakeOver { attempt_id, lease } = &resolve.finding else {
+            unreachable!("only called for a take-over");
+        };
+        let settled = self.concluded(record, resolve);
+        let candidate = Candidate {
+            attempt_id: *attempt_id,
+            lease: *lease,
+            owner: &resolve.actor,
+            correlation_id: &record.correlation_id,
+            instruction: &record.instruction,
+        };
+        let mut next = self.grant(&settled, &candidate, GrantReason::AfterResolution);
+        next.attempt.why = GrantReason::AfterResolution;
+        // `concluded` and `grant` are one step to everybody else.
+        next.revision = record.revision + 1;
+        self.granted(record, next, Ending::Resolved)
+    }
+
+    /// Knowledge about all attempts ends what was uncertain.
+    fn concluded(&self, record: &Record, resolve: &Resolve) -> Record {
+        let mut next = self.next(record);
+        next.unaccounted = false;
+        next.contradicted = false;
+        next.key_spent |= resolve.effect_key_spent;
+        next.resolution = Some(remembered(record, resolve));
+        next
+    }
+
+    fn still_unknown(&self, record: &Record, resolve: &Resolve) -> Decision {
+        let Finding::StillUnknown {
+            check_after,
+            provider_reference,
+        } = &resolve.finding
+        else {
+            unreachable!("only called for still unknown");
+        };
+        let mut next = self.next(record);
+        let reason = match self.reading(record) {
+            Reading::Takeable if record.attempt.sent => PendingReason::LeaseExpiredAfterSending,
+            Reading::Takeable => PendingReason::LeaseExpired,
+            _ => PendingReason::Reported,
+        };
+        self.pend(&mut next, reason);
+        if let Some(pending) = &mut next.pending {
+            let wait = check_after.unwrap_or(self.request.policy.settle_after);
+            pending.next_check = self.now.after(wait);
+        }
+        let mut former = String::new();
+        if !provider_reference.is_empty() && next.provider_reference != *provider_reference {
+            former = std::mem::replace(&mut next.provider_reference, provider_reference.clone());
+        }
+        next.resolution = Some(remembered(record, resolve));
+        let decision = self.write(next, |view| Answer::Reported(Disposition::Recorded, view));
+        if former.is_empty() {
+            return decision;
+        }
+        decision.traced(Trace::Replaced {
+            attempt: record.attempt.number,
+            provider_reference: former,
+            instruction: bytes::Bytes::new(),
+            at: self.now,
+        })
+    }
+}
+
+fn remembered(record: &Record, resolve: &Resolve) -> Resolution {
+    let found = match &resolve.finding {
+        Finding::Applied(found) | Finding::Failed(found) => Some(found),
+        Finding::NotApplied | Finding::TakeOver { .. } | Finding::StillUnknown { .. } => None,
+    };
+    let applied = matches!(resolve.finding, Finding::Applied(_));
+    Resolution {
+        attempt: record.attempt.number,
+        digest: resolve.digest(),
+        content: found.map(|found| found.digest),
+        core: found.filter(|_| applied).map(|found| found.core),
+    }
+}

@@ -1,0 +1,271 @@
+//! What a record is called: the identity, and the two texts computed from it.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+use crate::text::FieldError;
+
+/// Bytes of a tenant, an operation or a subject.
+pub const PART_BYTES_MAX: usize = 128;
+/// Bytes of a key.
+pub const KEY_BYTES_MAX: usize = 255;
+
+/// The identity of a record: four texts, each compared byte by byte. One that exists is
+/// valid.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RecordName {
+    tenant: String,
+    operation: String,
+    subject: String,
+    key: String,
+    id: RecordId,
+}
+
+impl RecordName {
+    /// Checks the parts. `subject` may be empty.
+    ///
+    /// # Errors
+    /// Names the first field that is not allowed, as `record.<part>`.
+    pub fn new(
+        tenant: impl Into<String>,
+        operation: impl Into<String>,
+        subject: impl Into<String>,
+        key: impl Into<String>,
+    ) -> Result<Self, FieldError> {
+        let (tenant, operation) = (tenant.into(), operation.into());
+        let (subject, key) = (subject.into(), key.into());
+        check_word("record.tenant", &tenant)?;
+        check_word("record.operation", &operation)?;
+        if !subject.is_empty() {
+            check_free("record.subject", &subject, 0, PART_BYTES_MAX)?;
+        }
+        check_free("record.key", &key, 1, KEY_BYTES_MAX)?;
+        let id = RecordId::of([&tenant, &operation, &subject, &key]);
+        Ok(Self {
+            tenant,
+            operation,
+            subject,
+            key,
+            id,
+        })
+    }
+
+    /// Who owns the record.
+    #[must_use]
+    pub fn tenant(&self) -> &str {
+        &self.tenant
+    }
+
+    /// What is to be done once.
+    #[must_use]
+    pub fn operation(&self) -> &str {
+        &self.operation
+    }
+
+    /// On whose behalf; empty when the tenant itself acts.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// The caller's key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Computed from the four parts.
+    #[must_use]
+    pub fn id(&self) -> RecordId {
+        self.id
+    }
+
+    /// The provider's idempotency key for a generation of this record.
+    #[must_use]
+    pub fn effect_key(&self, generation: u32) -> EffectKey {
+        self.id.effect_key(generation)
+    }
+}
+
+/// Checks a tenant or an operation: 1 to 128 bytes of `A-Z a-z 0-9 . _ - : / %`.
+///
+/// # Errors
+/// Names `field`.
+pub fn check_word(field: &str, text: &str) -> Result<(), FieldError> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-:/%".contains(&b);
+    if text.is_empty() || text.len() > PART_BYTES_MAX || !text.bytes().all(allowed) {
+        return Err(FieldError::new(
+            field,
+            "1 to 128 bytes of A-Z a-z 0-9 . _ - : / %",
+        ));
+    }
+    Ok(())
+}
+
+fn check_free(field: &str, text: &str, least: usize, most: usize) -> Result<(), FieldError> {
+    let blank = text.chars().all(char::is_whitespace);
+    if text.len() > most || blank || text.chars().any(char::is_control) {
+        return Err(FieldError::new(
+            field,
+            format!(
+                "{least} to {most} bytes of UTF-8 without control characters, not white space alone"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// SHA-256 over the length-prefixed parts of a name. The primary key of a record, and
+/// as 64 hexadecimal characters its public id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RecordId(pub [u8; 32]);
+
+impl RecordId {
+    fn of(parts: [&str; 4]) -> Self {
+        let mut hash = Sha256::new();
+        for part in ["reprise-record-1"].iter().chain(&parts) {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part.as_bytes());
+        }
+        Self(hash.finalize().into())
+    }
+
+    /// Reads the text form.
+    ///
+    /// # Errors
+    /// Names `record_id.id`.
+    pub fn parse(text: &str) -> Result<Self, FieldError> {
+        let wrong = || FieldError::new("record_id.id", "64 characters of 0-9 a-f");
+        let bytes = text.as_bytes();
+        if bytes.len() != 64 {
+            return Err(wrong());
+        }
+        let mut id = [0; 32];
+        for (byte, pair) in id.iter_mut().zip(bytes.chunks_exact(2)) {
+            let [high, low] = [pair[0], pair[1]].map(hex_digit);
+            *byte = high.zip(low).map(|(h, l)| h << 4 | l).ok_or_else(wrong)?;
+        }
+        Ok(Self(id))
+    }
+
+    /// The provider's idempotency key for a generation, from 1.
+    #[must_use]
+    pub fn effect_key(&self, generation: u32) -> EffectKey {
+        let first = self.leading_bits();
+        let low = (first + u128::from(generation.saturating_sub(1))) & EffectKey::GENERATION_BITS;
+        EffectKey((first & !EffectKey::GENERATION_BITS) | low)
+    }
+
+    /// The first 122 bits.
+    fn leading_bits(&self) -> u128 {
+        let mut first = [0; 16];
+        first.copy_from_slice(&self.0[..16]);
+        u128::from_be_bytes(first) >> 6
+    }
+}
+
+impl fmt::Display for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for RecordId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+/// The text to hand on as the provider's own idempotency key: a UUID of version 8
+/// (RFC 9562) whose 122 free bits are the first 122 bits of the record id, with
+/// *generation - 1* added to the lowest 24 of them. It is the same for a lost, restored
+/// or forgotten record, differs between generations, and leads back to its record by a
+/// range of the primary key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EffectKey(u128);
+
+impl EffectKey {
+    const GENERATION_BITS: u128 = (1 << 24) - 1;
+
+    /// Reads the 36 characters in UUID form, lower or upper case.
+    ///
+    /// # Errors
+    /// Names `effect_key.key`.
+    pub fn parse(text: &str) -> Result<Self, FieldError> {
+        let wrong = || FieldError::new("effect_key.key", "36 characters in UUID form, version 8");
+        let bytes = text.as_bytes();
+        let mut uuid: u128 = 0;
+        if bytes.len() != 36 {
+            return Err(wrong());
+        }
+        for (at, byte) in bytes.iter().enumerate() {
+            if matches!(at, 8 | 13 | 18 | 23) {
+                if *byte != b'-' {
+                    return Err(wrong());
+                }
+            } else {
+                let digit = hex_digit(byte.to_ascii_lowercase()).ok_or_else(wrong)?;
+                uuid = uuid << 4 | u128::from(digit);
+            }
+        }
+        if uuid >> 76 & 0xf != 8 || uuid >> 62 & 0b11 != 0b10 {
+            return Err(wrong());
+        }
+        let (high, middle, low) = (uuid >> 80, uuid >> 64 & 0xfff, uuid & ((1 << 62) - 1));
+        Ok(Self(high << 74 | middle << 62 | low))
+    }
+
+    /// The record ids, first and last, between which its record is found. The range
+    /// holds one record but for chance; [`EffectKey::belongs_to`] decides.
+    #[must_use]
+    pub fn range(&self) -> (RecordId, RecordId) {
+        let first = (self.0 & !Self::GENERATION_BITS) << 6;
+        let last = (self.0 | Self::GENERATION_BITS) << 6 | 0x3f;
+        let (mut low, mut high) = ([0x00; 32], [0xff; 32]);
+        low[..16].copy_from_slice(&first.to_be_bytes());
+        high[..16].copy_from_slice(&last.to_be_bytes());
+        (RecordId(low), RecordId(high))
+    }
+
+    /// Is this a key of one of the record's generations up to `newest`?
+    #[must_use]
+    pub fn belongs_to(&self, id: &RecordId, newest: u32) -> bool {
+        let first = id.leading_bits();
+        if first & !Self::GENERATION_BITS != self.0 & !Self::GENERATION_BITS {
+            return false;
+        }
+        let steps = self.0.wrapping_sub(first) & Self::GENERATION_BITS;
+        steps < u128::from(newest)
+    }
+}
+
+impl fmt::Display for EffectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (high, middle, low) = (self.0 >> 74, self.0 >> 62 & 0xfff, self.0 & ((1 << 62) - 1));
+        let uuid = high << 80 | 8 << 76 | middle << 64 | 0b10 << 62 | low;
+        write!(
+            f,
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            uuid >> 96,
+            uuid >> 80 & 0xffff,
+            uuid >> 64 & 0xffff,
+            uuid >> 48 & 0xffff,
+            uuid & 0xffff_ffff_ffff
+        )
+    }
+}
+
+impl fmt::Debug for EffectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

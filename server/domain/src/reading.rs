@@ -1,0 +1,228 @@
+//! How a record reads at a moment. Lapse and the ends of retention are facts about
+//! time: they are judged here, at every read, whether or not anybody wrote them down.
+
+use std::time::Duration;
+
+use crate::policy::{OnLapse, Policy};
+use crate::record::{PendingReason, Record, State};
+use crate::time::Timestamp;
+
+/// How a record reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// PROCESSING, and the lease runs.
+    Running {
+        /// How long it still runs; more than zero.
+        remaining: Duration,
+    },
+    /// PROCESSING, the lease ended, and the next caller may take over.
+    Takeable,
+    /// The effect may have taken place.
+    Pending(Uncertain),
+    /// The attempt had no effect; the next caller may try.
+    FailedRetryable,
+    /// The effect took place.
+    Completed {
+        /// Headers and body are no longer kept.
+        gone: bool,
+    },
+    /// It is decided that the effect does not take place.
+    FailedFinal {
+        /// Headers and body are no longer kept.
+        gone: bool,
+    },
+    /// The memory of the record is over: it reads as if there were none.
+    Over,
+}
+
+/// How an uncertain outcome reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uncertain {
+    /// Why.
+    pub reason: PendingReason,
+    /// Since when.
+    pub since: Timestamp,
+    /// When finding out is worth a try.
+    pub next_check: Timestamp,
+}
+
+impl Reading {
+    /// Reads `record` at `now`. Of the policy only `settle_after` counts.
+    #[must_use]
+    pub fn of(record: &Record, policy: &Policy, now: Timestamp) -> Self {
+        match record.state {
+            State::Processing => lease(record, policy, now),
+            State::Pending => Self::Pending(written(record, policy)),
+            State::FailedRetryable => failed_retryable(record, policy, now),
+            State::Completed => match retention(record, now) {
+                Retention::Over => Self::Over,
+                kept => Self::Completed {
+                    gone: kept == Retention::Gone,
+                },
+            },
+            State::FailedFinal => match retention(record, now) {
+                Retention::Over => Self::Over,
+                kept => Self::FailedFinal {
+                    gone: kept == Retention::Gone,
+                },
+            },
+        }
+    }
+}
+
+fn lease(record: &Record, policy: &Policy, now: Timestamp) -> Reading {
+    let attempt = &record.attempt;
+    if now < attempt.lease_end {
+        return Reading::Running {
+            remaining: attempt.lease_end.since(now),
+        };
+    }
+    let too_late = attempt.repeat_until.is_some_and(|until| now >= until);
+    let (reason, since) = if record.contradicted {
+        (PendingReason::ContradictoryReports, attempt.lease_end)
+    } else if record.unaccounted && too_late {
+        (
+            PendingReason::EarlierAttemptUnknown,
+            until_after(attempt.repeat_until, attempt.lease_end),
+        )
+    } else {
+        match attempt.on_lapse {
+            OnLapse::TakeOver if !too_late => return Reading::Takeable,
+            OnLapse::TakeOverUnlessSent if !attempt.sent => return Reading::Takeable,
+            OnLapse::TakeOver => (
+                expired(attempt.sent),
+                until_after(attempt.repeat_until, attempt.lease_end),
+            ),
+            OnLapse::TakeOverUnlessSent | OnLapse::Pending => {
+                (expired(attempt.sent), attempt.lease_end)
+            }
+        }
+    };
+    Reading::Pending(Uncertain {
+        reason,
+        since,
+        next_check: attempt.lease_end.after(policy.settle_after),
+    })
+}
+
+fn until_after(repeat_until: Option<Timestamp>, lease_end: Timestamp) -> Timestamp {
+    repeat_until.map_or(lease_end, |until| until.max(lease_end))
+}
+
+fn expired(sent: bool) -> PendingReason {
+    if sent {
+        PendingReason::LeaseExpiredAfterSending
+    } else {
+        PendingReason::LeaseExpired
+    }
+}
+
+fn written(record: &Record, policy: &Policy) -> Uncertain {
+    let reason = record.pending.as_ref().map(|pending| pending.reason);
+    Uncertain {
+        reason: if record.contradicted {
+            PendingReason::ContradictoryReports
+        } else {
+            reason.unwrap_or(PendingReason::Reported)
+        },
+        since: record
+            .pending
+            .as_ref()
+            .map_or(record.updated_at, |pending| pending.since),
+        next_check: record.pending.as_ref().map_or_else(
+            || record.updated_at.after(policy.settle_after),
+            |pending| pending.next_check,
+        ),
+    }
+}
+
+fn failed_retryable(record: &Record, policy: &Policy, now: Timestamp) -> Reading {
+    let attempt = &record.attempt;
+    let uncertain = |reason, since: Timestamp| {
+        Reading::Pending(Uncertain {
+            reason,
+            since,
+            next_check: since.after(policy.settle_after),
+        })
+    };
+    if record.contradicted {
+        return uncertain(PendingReason::ContradictoryReports, record.updated_at);
+    }
+    if record.unaccounted
+        && let Some(until) = attempt.repeat_until
+        && now >= until
+    {
+        return uncertain(PendingReason::EarlierAttemptUnknown, until);
+    }
+    match retention(record, now) {
+        Retention::Over => Reading::Over,
+        Retention::Kept | Retention::Gone => Reading::FailedRetryable,
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Retention {
+    Kept,
+    Gone,
+    Over,
+}
+
+fn retention(record: &Record, now: Timestamp) -> Retention {
+    match &record.outcome {
+        Some(outcome) if now >= outcome.memory_until => Retention::Over,
+        Some(outcome) if now >= outcome.result_until => Retention::Gone,
+        Some(_) => Retention::Kept,
+        // A tombstone that lost even its outcome still knows that there was one.
+        None => Retention::Gone,
+    }
+}
+
+/// May the intent begin again under a new key?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartOver {
+    /// It took place, is being tried, or this key may be tried again.
+    No,
+    /// It is decided that it does not take place.
+    Yes,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// A record together with how it read when it was decided on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct View {
+    /// After the change, if there was one.
+    pub record: Record,
+    /// Of that record at `now`.
+    pub reading: Reading,
+    /// The store's clock at the decision.
+    pub now: Timestamp,
+}
+
+impl View {
+    /// Reads `record` at `now`.
+    #[must_use]
+    pub fn of(record: Record, policy: &Policy, now: Timestamp) -> Self {
+        let reading = Reading::of(&record, policy, now);
+        Self {
+            record,
+            reading,
+            now,
+        }
+    }
+
+    /// May the intent begin again under a new key?
+    #[must_use]
+    pub fn start_over(&self) -> StartOver {
+        match self.reading {
+            Reading::Pending(_) => StartOver::Unknown,
+            Reading::FailedFinal { .. } if self.record.contradicted => StartOver::Unknown,
+            Reading::FailedFinal { .. } => StartOver::Yes,
+            Reading::Running { .. }
+            | Reading::Takeable
+            | Reading::FailedRetryable
+            | Reading::Completed { .. }
+            | Reading::Over => StartOver::No,
+        }
+    }
+}

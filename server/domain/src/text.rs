@@ -1,0 +1,88 @@
+//! What texts are allowed. Before the effect a bad text is refused by field; after the
+//! effect it is adjusted, since no state change may fail for a formality.
+
+/// Bytes of an owner, a correlation id, a code or a reference.
+pub const TEXT_BYTES_MAX: usize = 255;
+/// Bytes of an instruction or of evidence.
+pub const INSTRUCTION_BYTES_MAX: usize = 16 * 1024;
+
+/// A field that cannot be accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {allowed}")]
+pub struct FieldError {
+    /// Path of the field, e.g. `record.key`.
+    pub field: String,
+    /// What is allowed there. Never repeats what was sent.
+    pub allowed: String,
+}
+
+impl FieldError {
+    /// `field` accepts only `allowed`.
+    pub fn new(field: impl Into<String>, allowed: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            allowed: allowed.into(),
+        }
+    }
+}
+
+/// A text of at most [`TEXT_BYTES_MAX`] bytes without control characters.
+///
+/// # Errors
+/// Names the field and what is allowed.
+pub fn check(field: &str, text: String) -> Result<String, FieldError> {
+    if text.len() > TEXT_BYTES_MAX || text.chars().any(char::is_control) {
+        return Err(FieldError::new(
+            field,
+            "at most 255 bytes of UTF-8 without control characters",
+        ));
+    }
+    Ok(text)
+}
+
+/// What was done to a part of a report that could not be kept as sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdjustmentKind {
+    /// Shortened to the limit.
+    Cut,
+    /// Left out; a body is recorded by size and digest.
+    Dropped,
+    /// Control characters became U+FFFD.
+    Replaced,
+}
+
+/// One part of a report that was not kept as sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Adjustment {
+    /// Path of the field, e.g. `result.headers[2]`.
+    pub field: String,
+    /// What was done.
+    pub kind: AdjustmentKind,
+    /// The limit or rule that applied, in words.
+    pub description: &'static str,
+}
+
+/// Makes `text` acceptable to [`check`], noting what was done.
+pub fn adjust(field: &str, text: String, adjusted: &mut Vec<Adjustment>) -> String {
+    let mut text = text;
+    if text.chars().any(char::is_control) {
+        text = text
+            .chars()
+            .map(|c| if c.is_control() { '\u{FFFD}' } else { c })
+            .collect();
+        adjusted.push(Adjustment {
+            field: field.to_owned(),
+            kind: AdjustmentKind::Replaced,
+            description: "control characters are replaced by U+FFFD",
+        });
+    }
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        adjusted.push(Adjustment {
+            field: field.to_owned(),
+            kind: AdjustmentKind::Cut,
+            description: "at most 255 bytes are kept",
+        });
+    }
+    text
+}

@@ -1,0 +1,92 @@
+//! Tokens: proof that a caller holds an attempt.
+//!
+//! A token is computed from the grant, so nothing of it is stored: asking again gives
+//! the same bytes, and a copied database row gives nobody a token without the key.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+
+use crate::name::RecordId;
+use crate::text::FieldError;
+
+/// Bytes of a token: form (1), attempt (4), fence (8), MAC (16).
+pub const TOKEN_BYTES: usize = 29;
+const FORM_ATTEMPT: u8 = 1;
+
+/// The secret that all servers of one database share.
+#[derive(Clone)]
+pub struct TokenKey([u8; 32]);
+
+impl std::fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TokenKey(redacted)")
+    }
+}
+
+impl TokenKey {
+    /// Wraps 32 random bytes.
+    #[must_use]
+    pub fn new(secret: [u8; 32]) -> Self {
+        Self(secret)
+    }
+
+    /// The token of a grant.
+    #[must_use]
+    pub fn issue(&self, record: &RecordId, attempt: u32, fence: u64) -> [u8; TOKEN_BYTES] {
+        let mut token = [0; TOKEN_BYTES];
+        token[0] = FORM_ATTEMPT;
+        token[1..5].copy_from_slice(&attempt.to_be_bytes());
+        token[5..13].copy_from_slice(&fence.to_be_bytes());
+        let mac = self.mac(record, &token[..13]);
+        token[13..].copy_from_slice(&mac);
+        token
+    }
+
+    /// Reads a token that a caller presents for `record`.
+    ///
+    /// # Errors
+    /// Names `token` when the bytes have not the form of a token.
+    pub fn read(&self, record: &RecordId, token: &[u8]) -> Result<Held, FieldError> {
+        let Ok(token) = <&[u8; TOKEN_BYTES]>::try_from(token) else {
+            return Err(malformed());
+        };
+        let (form, attempt, fence) = (token[0], &token[1..5], &token[5..13]);
+        if form != FORM_ATTEMPT {
+            return Err(malformed());
+        }
+        let expected = self.mac(record, &token[..13]);
+        Ok(Held {
+            attempt: attempt.iter().fold(0, |n, b| n << 8 | u32::from(*b)),
+            fence: fence.iter().fold(0, |n, b| n << 8 | u64::from(*b)),
+            authentic: bool::from(expected.ct_eq(&token[13..])),
+        })
+    }
+
+    fn mac(&self, record: &RecordId, head: &[u8]) -> [u8; 16] {
+        let mut mac =
+            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of every length");
+        mac.update(b"reprise-token-1");
+        mac.update(&record.0);
+        mac.update(head);
+        let mut short = [0; 16];
+        short.copy_from_slice(&mac.finalize().into_bytes()[..16]);
+        short
+    }
+}
+
+fn malformed() -> FieldError {
+    FieldError::new("token", "the bytes of a token as Reserve answered them")
+}
+
+/// What a presented token says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// Number of the attempt that it was given out for.
+    pub attempt: u32,
+    /// Fence of that grant; tells grants of a forgotten and a newer record apart.
+    pub fence: u64,
+    /// It was really given out for this record. One that was not is stale, and leaves
+    /// no evidence.
+    pub authentic: bool,
+}
