@@ -1,1 +1,17 @@
-//! placeholder
+//! Reprise: run a side effect once. The service, and the command line around it.
+//!
+//! | module | job |
+//! | --- | --- |
+//! | [`config`] | every setting, with unit, default and range |
+//! | [`store`] | what keeps records; the embedded file and Postgres |
+//! | [`grpc`] | the rpcs: convert, call, convert back, map the error |
+//! | [`serve`] | listener, lifetime, drain |
+//! | [`cli`] | subcommands that speak gRPC to a server, and the demo |
+//!
+//! The rules about records are in the crate `reprise-domain` and nowhere else.
+
+pub mod cli;
+pub mod config;
+pub mod grpc;
+pub mod serve;
+pub mod store;

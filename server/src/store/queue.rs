@@ -1,0 +1,374 @@
+//! Group commit, as far as it is the same for every store: commands queue up while the
+//! last batch is in flight, a batch takes what is there, and commands for one record are
+//! folded through `decide` in order, so that a record is written once a batch.
+//!
+//! It does not know how a batch is made durable.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use reprise_domain::command::{Answer, Command, GiveBack, Outcome, Refusal};
+use reprise_domain::{Record, RecordId, Request, Timestamp, Trace, decide};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::Error;
+
+/// Bounds of a queue and of its batches.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Commands that wait for a batch, over all writers. More wait outside, where a
+    /// caller that hangs up leaves nothing.
+    pub queued_max: usize,
+    /// Commands of one batch.
+    pub batch_max: usize,
+    /// Bytes of bodies and instructions of one batch.
+    pub batch_bytes_max: usize,
+    /// Commands of one tenant in one batch while others wait.
+    pub tenant_share_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            queued_max: 16_384,
+            batch_max: 256,
+            batch_bytes_max: 4 * 1024 * 1024,
+            tenant_share_max: 128,
+        }
+    }
+}
+
+/// Where commands are handed in: one lane for each writer, chosen by record, so that the
+/// commands of a record keep their order and never race in one server.
+#[derive(Clone)]
+pub(crate) struct Intake {
+    lanes: Arc<[mpsc::UnboundedSender<Job>]>,
+    room: Arc<Semaphore>,
+    closing: CancellationToken,
+}
+
+/// The other end of a lane.
+pub(crate) struct Lane {
+    jobs: mpsc::UnboundedReceiver<Job>,
+    set_aside: VecDeque<Job>,
+    limits: Limits,
+    closing: CancellationToken,
+}
+
+impl Intake {
+    /// An intake with `writers` lanes.
+    pub(crate) fn new(writers: usize, limits: Limits) -> (Self, Vec<Lane>) {
+        let closing = CancellationToken::new();
+        let (lanes, ends): (Vec<_>, Vec<_>) = (0..writers.max(1))
+            .map(|_| {
+                let (sender, jobs) = mpsc::unbounded_channel();
+                let lane = Lane {
+                    jobs,
+                    set_aside: VecDeque::new(),
+                    limits,
+                    closing: closing.clone(),
+                };
+                (sender, lane)
+            })
+            .unzip();
+        let intake = Self {
+            lanes: lanes.into(),
+            room: Arc::new(Semaphore::new(limits.queued_max)),
+            closing,
+        };
+        (intake, ends)
+    }
+
+    /// Hands a command in and waits for its answer.
+    ///
+    /// # Errors
+    /// What the writer answered; [`Error::Closed`] when there is none any more, and
+    /// [`Error::Unavailable`] when it ended before it answered or `deadline` passed.
+    pub(crate) async fn execute(
+        &self,
+        request: Request,
+        deadline: Instant,
+    ) -> Result<Delivery, Error> {
+        let late = || Error::unavailable("the deadline passed before the outcome was known");
+        let until = tokio::time::Instant::from_std(deadline);
+        let permit = tokio::time::timeout_at(until, Arc::clone(&self.room).acquire_owned())
+            .await
+            .map_err(|_| late())?
+            .map_err(|_| Error::Closed)?;
+        let (reply, answer) = oneshot::channel();
+        self.send(Job {
+            request,
+            deadline,
+            reply: Some(reply),
+            _room: Some(permit),
+        })?;
+        match tokio::time::timeout_at(until, answer).await {
+            Ok(Ok(settled)) => settled,
+            Ok(Err(_)) => Err(Error::unavailable("the writer ended before it answered")),
+            Err(_) => Err(late()),
+        }
+    }
+
+    fn send(&self, job: Job) -> Result<(), Error> {
+        let lane = usize::from(job.request.name.id().0[31]) % self.lanes.len();
+        self.lanes[lane].send(job).map_err(|_| Error::Closed)
+    }
+
+    /// No more commands from callers; what is queued is still carried out, and then the
+    /// lanes end.
+    pub(crate) fn close(&self) {
+        self.room.close();
+        self.closing.cancel();
+    }
+
+    fn give_back(&self, request: &Request, revision: u64) {
+        let job = Job {
+            request: Request {
+                command: Command::GiveBack(GiveBack { revision }),
+                ..request.clone()
+            },
+            deadline: Instant::now() + std::time::Duration::from_secs(30),
+            reply: None,
+            _room: None,
+        };
+        if self.send(job).is_err() {
+            tracing::warn!("a grant that reached nobody was not given back; it will lapse");
+        }
+    }
+}
+
+impl Lane {
+    /// The next batch, in the order handed in; none when the intake was closed and is
+    /// empty. Reserves whose caller is gone are left out.
+    pub(crate) async fn next(&mut self) -> Option<Vec<Job>> {
+        loop {
+            if self.set_aside.is_empty() {
+                let first = tokio::select! {
+                    biased;
+                    job = self.jobs.recv() => job?,
+                    () = self.closing.cancelled() => return None,
+                };
+                self.set_aside.push_back(first);
+            }
+            let batch = self.collect();
+            if !batch.is_empty() {
+                return Some(batch);
+            }
+        }
+    }
+
+    /// Puts jobs back to the front, in order.
+    pub(crate) fn postpone(&mut self, jobs: Vec<Job>) {
+        for job in jobs.into_iter().rev() {
+            self.set_aside.push_front(job);
+        }
+    }
+
+    fn collect(&mut self) -> Vec<Job> {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        let mut shares: HashMap<String, usize> = HashMap::new();
+        let mut over_share = VecDeque::new();
+        while batch.len() < self.limits.batch_max
+            && over_share.len() < self.limits.queued_max
+            && bytes < self.limits.batch_bytes_max
+        {
+            let Some(job) = self
+                .set_aside
+                .pop_front()
+                .or_else(|| self.jobs.try_recv().ok())
+            else {
+                break;
+            };
+            if job.abandoned() {
+                continue;
+            }
+            let share = shares
+                .entry(job.request.name.tenant().to_owned())
+                .or_default();
+            if *share >= self.limits.tenant_share_max {
+                over_share.push_back(job);
+                continue;
+            }
+            *share += 1;
+            bytes += job.bytes();
+            batch.push(job);
+        }
+        // Nobody else waits: the share need not be kept.
+        while batch.len() < self.limits.batch_max && bytes < self.limits.batch_bytes_max {
+            let Some(job) = over_share.pop_front() else {
+                break;
+            };
+            bytes += job.bytes();
+            batch.push(job);
+        }
+        while let Some(job) = over_share.pop_back() {
+            self.set_aside.push_front(job);
+        }
+        batch
+    }
+}
+
+/// A command that waits for its batch.
+pub(crate) struct Job {
+    pub(crate) request: Request,
+    /// Past it the caller has been told that the outcome is unknown.
+    pub(crate) deadline: Instant,
+    reply: Option<oneshot::Sender<Result<Delivery, Error>>>,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Job {
+    pub(crate) fn id(&self) -> RecordId {
+        self.request.name.id()
+    }
+
+    /// A Reserve that nobody waits for begins nothing. A report is never dropped.
+    fn abandoned(&self) -> bool {
+        matches!(self.request.command, Command::Reserve(_))
+            && self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.request.command {
+            Command::Reserve(reserve) => reserve.instruction.len(),
+            Command::MarkSending(mark) => mark.instruction.len(),
+            Command::MarkPending(mark) => mark.instruction.len(),
+            Command::Complete(complete) => content_bytes(&complete.result),
+            Command::Fail(fail) => content_bytes(&fail.error),
+            Command::Resolve(resolve) => resolve.evidence.len(),
+            Command::Renew(_) | Command::GiveBack(_) => 0,
+        }
+    }
+
+    /// Answers the caller, once the change is durable. A grant whose caller is gone is
+    /// given back.
+    pub(crate) fn settle(self, answer: Result<Result<Answer, Refusal>, Error>, intake: &Intake) {
+        let Some(reply) = self.reply else {
+            if let Err(error) = answer {
+                tracing::warn!(%error, "a grant that reached nobody was not given back; it will lapse");
+            }
+            return;
+        };
+        let delivery = answer.map(|answer| {
+            let undelivered = granted_revision(&answer)
+                .map(|revision| Undelivered(intake.clone(), self.request, revision));
+            Delivery {
+                answer,
+                undelivered,
+            }
+        });
+        // A delivery that comes back is dropped, which gives its grant back.
+        drop(reply.send(delivery));
+    }
+}
+
+fn content_bytes(content: &reprise_domain::Content) -> usize {
+    match &content.body {
+        Some(reprise_domain::content::Body::Data(data)) => data.len(),
+        Some(reprise_domain::content::Body::Omitted { .. }) | None => 0,
+    }
+}
+
+/// Only a new grant is given back: one that is answered again may have reached its caller
+/// the first time.
+fn granted_revision(answer: &Result<Answer, Refusal>) -> Option<u64> {
+    match answer {
+        Ok(Answer::Outcome(Outcome::Acquired { again: false }, view)) => Some(view.record.revision),
+        _ => None,
+    }
+}
+
+/// An answer on its way to its caller. A grant that is dropped before it was accepted has
+/// reached nobody and is given back.
+pub struct Delivery {
+    answer: Result<Answer, Refusal>,
+    undelivered: Option<Undelivered>,
+}
+
+struct Undelivered(Intake, Request, u64);
+
+impl Delivery {
+    /// Takes the answer to hand it to the transport, with nothing in between that could
+    /// be cancelled.
+    ///
+    /// # Errors
+    /// The refusal that was decided.
+    pub fn accept(mut self) -> Result<Answer, Refusal> {
+        self.undelivered = None;
+        let closed = Err(Refusal::RecordNotFound);
+        std::mem::replace(&mut self.answer, closed)
+    }
+
+    /// Looks at the answer without taking it.
+    #[must_use]
+    pub fn answer(&self) -> &Result<Answer, Refusal> {
+        &self.answer
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if let Some(Undelivered(intake, request, revision)) = self.undelivered.take() {
+            intake.give_back(&request, revision);
+        }
+    }
+}
+
+/// The commands of one record in one batch, decided in order.
+pub(crate) struct Folded {
+    /// The record to write; none when nothing changed.
+    pub(crate) change: Option<Box<Record>>,
+    /// Side rows of all steps.
+    pub(crate) traces: Vec<Trace>,
+    /// What to answer once the change is durable.
+    pub(crate) answers: Vec<(Job, Result<Answer, Refusal>)>,
+    /// What waits for the next batch: a second grant, and all behind it.
+    pub(crate) postponed: Vec<Job>,
+}
+
+/// Folds the commands of one record through `decide`.
+pub(crate) fn fold(record: Option<&Record>, jobs: Vec<Job>, now: Timestamp) -> Folded {
+    let mut folded = Folded {
+        change: None,
+        traces: Vec::new(),
+        answers: Vec::with_capacity(jobs.len()),
+        postponed: Vec::new(),
+    };
+    let mut granted = false;
+    let mut jobs = jobs.into_iter();
+    while let Some(job) = jobs.next() {
+        let current = folded.change.as_deref().or(record);
+        let decision = decide(current, &job.request, now);
+        let grants = granted_revision(&decision.answer).is_some();
+        if grants && granted {
+            folded.postponed.push(job);
+            folded.postponed.extend(jobs);
+            break;
+        }
+        granted |= grants;
+        if decision.change.is_some() {
+            folded.change = decision.change;
+        }
+        folded.traces.extend(decision.traces);
+        folded.answers.push((job, decision.answer));
+    }
+    folded
+}
+
+/// Groups a batch by record, in the order in which records first occur.
+pub(crate) fn by_record(jobs: Vec<Job>) -> Vec<(RecordId, Vec<Job>)> {
+    let mut places: HashMap<RecordId, usize> = HashMap::with_capacity(jobs.len());
+    let mut groups: Vec<(RecordId, Vec<Job>)> = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let id = job.id();
+        let place = *places.entry(id).or_insert_with(|| {
+            groups.push((id, Vec::new()));
+            groups.len() - 1
+        });
+        groups[place].1.push(job);
+    }
+    groups
+}
