@@ -60,4 +60,4 @@ run() {
 # `cargo test` builds a package's programs only for tests of that very package,
 # and the whole-system tests run `reprise` from another one.
 run cargo build --workspace --all-targets --profile test
-run cargo test --workspace "$@"
+run cargo test --workspace --no-fail-fast "$@"
