@@ -73,7 +73,7 @@ pub enum Asked {
 }
 
 #[derive(Default)]
-struct State_ {
+struct Memory {
     asked: Vec<(Instant, Asked)>,
     reserve: VecDeque<Step<ReserveResponse>>,
     mark_sending: VecDeque<Step<MarkSendingResponse>>,
@@ -95,7 +95,7 @@ struct Pipe {
 
 #[derive(Clone)]
 pub struct Script {
-    state: Arc<Mutex<State_>>,
+    state: Arc<Mutex<Memory>>,
     up: Arc<std::sync::atomic::AtomicU64>,
     frozen: tokio::sync::watch::Sender<bool>,
 }
@@ -151,13 +151,6 @@ impl Script {
         state.asked.iter().map(|(_, asked)| asked.clone()).collect()
     }
 
-    /// What was asked and when, without renewals.
-    pub fn asked_but_renewals(&self) -> Vec<Asked> {
-        let mut asked = self.asked();
-        asked.retain(|asked| !matches!(asked, Asked::Renew(_)));
-        asked
-    }
-
     pub fn times(&self) -> Vec<Instant> {
         let state = self.state.lock().unwrap();
         state.asked.iter().map(|(at, _)| *at).collect()
@@ -176,7 +169,7 @@ impl Script {
     async fn play<T>(
         &self,
         asked: Asked,
-        queue: impl Fn(&mut State_) -> Option<Step<T>>,
+        queue: impl Fn(&mut Memory) -> Option<Step<T>>,
         usual: impl FnOnce() -> T,
     ) -> Result<Response<T>, Status> {
         let mut step = {
@@ -223,7 +216,7 @@ impl Script {
         let (inner_read, inner_write) = tokio::io::split(inner);
         let up = self.clone().copy(outer_read, inner_write, true);
         let down = self.clone().copy(inner_read, outer_write, false);
-        let copying = vec![tokio::spawn(up), tokio::spawn(down)];
+        let copying = [tokio::spawn(up), tokio::spawn(down)];
         state.pipes.push(Pipe {
             copying: copying.iter().map(|task| task.abort_handle()).collect(),
         });
