@@ -15,3 +15,4 @@ pub mod config;
 pub mod grpc;
 pub mod serve;
 pub mod store;
+pub mod telemetry;

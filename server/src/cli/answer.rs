@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use reprise_client::proto::{
-    Adjustment, Content, EarlierAttempts, Header, Mismatch, Pending, Processing, RecordName,
-    RecordSummary, ResultGone, content::Body,
+    Adjustment, Content, EarlierAttempts, FingerprintRule, Header, Mismatch, Pending, Policy,
+    Processing, RecordName, RecordSummary, ReportDisposition, ResultGone, StartOver, content::Body,
 };
 use reprise_client::{
     Acquired, Found, Lease, Marked, Outcome, Reading, Recorded, Renewed, Reported, Reserved,
@@ -178,7 +178,10 @@ fn processing(processing: &Processing) -> Fields {
 fn pending(pending: &Pending) -> Fields {
     let token = Some(pending.token.clone()).filter(|token| !token.is_empty());
     Fields::new()
-        .with("reason", word(pending.reason().as_str_name(), "PENDING_REASON_"))
+        .with(
+            "reason",
+            word(pending.reason().as_str_name(), "PENDING_REASON_"),
+        )
         .with("detail", &*pending.detail)
         .with("since_time", pending.since_time)
         .with("provider_reference", &*pending.provider_reference)
@@ -212,11 +215,41 @@ fn adjusted(adjusted: &[Adjustment]) -> Vec<Fields> {
     adjusted.iter().map(one).collect()
 }
 
-fn disposition(disposition: reprise_client::proto::ReportDisposition) -> &'static str {
+/// A policy.
+pub(crate) fn policy(policy: &Policy) -> Fields {
+    let rule = |rule: &FingerprintRule| {
+        Fields::new()
+            .with("id", &*rule.id)
+            .with("ignore", rule.ignore.clone())
+            .with("unordered", rule.unordered.clone())
+    };
+    let rules: Vec<_> = policy.fingerprint_rules.iter().map(rule).collect();
+    let headers = policy.headers.as_ref().map(|list| list.names.clone());
+    Fields::new()
+        .with("tenant", &*policy.tenant)
+        .with("operation", &*policy.operation)
+        .with(
+            "on_lapse",
+            word(policy.on_lapse().as_str_name(), "ON_LAPSE_"),
+        )
+        .with("repeat_within", policy.repeat_within)
+        .with("lease", policy.lease)
+        .with("wait_max", policy.wait_max)
+        .with("result_retention", policy.result_retention)
+        .with("memory_retention", policy.memory_retention)
+        .with("result_bytes_max", policy.result_bytes_max)
+        .with("headers", headers)
+        .with("fingerprint_rules", rules)
+        .with("settle_after", policy.settle_after)
+        .with("etag", &*policy.etag)
+        .with("update_time", policy.update_time)
+}
+
+fn disposition(disposition: ReportDisposition) -> &'static str {
     word(disposition.as_str_name(), "REPORT_DISPOSITION_")
 }
 
-fn start_over(answer: reprise_client::proto::StartOver) -> &'static str {
+fn start_over(answer: StartOver) -> &'static str {
     word(answer.as_str_name(), "START_OVER_")
 }
 

@@ -86,7 +86,12 @@ pub(crate) const TOKEN_VARIABLE: &str = "REPRISE_TOKEN";
 #[derive(Args, Debug)]
 pub(crate) struct TokenFlags {
     /// Read the token from this file, as reserve --token-file wrote it
-    #[arg(long, value_name = "FILE", conflicts_with = "token", help_heading = "Token")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "token",
+        help_heading = "Token"
+    )]
     pub(crate) token_file: Option<PathBuf>,
     /// The token; `-` reads it from standard input. Others see a command line: rather
     /// use --token-file or the environment variable REPRISE_TOKEN
@@ -111,7 +116,11 @@ impl TokenFlags {
         };
         input::base64(&text)
             .filter(|token| !token.is_empty())
-            .ok_or_else(|| Error::Usage(format!("{name}: must be the base64 text that reserve printed")))
+            .ok_or_else(|| {
+                Error::Usage(format!(
+                    "{name}: must be the base64 text that reserve printed"
+                ))
+            })
     }
 }
 
@@ -119,7 +128,12 @@ impl TokenFlags {
 #[derive(Args, Debug, Default)]
 pub(crate) struct ContentFlags {
     /// Your word for the outcome, e.g. 201 or card_declined
-    #[arg(long, default_value = "", hide_default_value = true, help_heading = "Content")]
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        help_heading = "Content"
+    )]
     pub(crate) code: String,
     /// The body, from a file; `-` reads standard input. None given: no body. One over
     /// 4128768 bytes is recorded by its size and digest
@@ -129,7 +143,13 @@ pub(crate) struct ContentFlags {
     #[arg(long = "header", value_name = "HEADER", value_parser = header, help_heading = "Content")]
     pub(crate) headers: Vec<Header>,
     /// What the effect created, in your words
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "ID", help_heading = "Content")]
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "ID",
+        help_heading = "Content"
+    )]
     pub(crate) resource_id: String,
 }
 

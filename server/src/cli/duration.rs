@@ -29,7 +29,10 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     while !rest.is_empty() {
         let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, after) = rest.split_at(digits);
-        let letters = after.len() - after.trim_start_matches(|c: char| c.is_ascii_alphabetic()).len();
+        let letters = after.len()
+            - after
+                .trim_start_matches(|c: char| c.is_ascii_alphabetic())
+                .len();
         let (unit, after) = after.split_at(letters);
         let number: u64 = number.parse().map_err(|_| wrong())?;
         let (_, scale) = UNITS
@@ -77,7 +80,11 @@ pub(crate) fn zero_or_within(
 pub(crate) fn show(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     if millis < 1_000 {
-        return if millis == 0 { "0 s".into() } else { format!("{millis} ms") };
+        return if millis == 0 {
+            "0 s".into()
+        } else {
+            format!("{millis} ms")
+        };
     }
     if millis < 60_000 && !millis.is_multiple_of(1_000) {
         return format!("{} s", (millis / 100) as f64 / 10.0);
@@ -110,7 +117,17 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for text in ["", "30", "s", "-1s", "1.5s", "1 s", "1w", "99999999999999999d", "1s2"] {
+        for text in [
+            "",
+            "30",
+            "s",
+            "-1s",
+            "1.5s",
+            "1 s",
+            "1w",
+            "99999999999999999d",
+            "1s2",
+        ] {
             assert!(parse(text).is_err(), "{text}");
         }
     }

@@ -104,9 +104,9 @@ impl Error {
 fn call_exit(error: &CallError) -> Exit {
     match error {
         CallError::Endpoint { .. } | CallError::TooLarge { .. } => Exit::Usage,
-        CallError::NotSent(_)
-        | CallError::OutcomeUnknown(_)
-        | CallError::UnknownOutcome { .. } => Exit::Unknown,
+        CallError::NotSent(_) | CallError::OutcomeUnknown(_) | CallError::UnknownOutcome { .. } => {
+            Exit::Unknown
+        }
         CallError::Refused(fault) => match fault.reason {
             Reason::InvalidField | Reason::PayloadNotCanonical | Reason::TooLarge => Exit::Usage,
             Reason::RecordNotFound => Exit::NotFound,
@@ -132,7 +132,11 @@ fn told(error: &CallError) -> String {
     };
     let mut told = format!("{reason}: {}", fault.message);
     for field in &fault.fields {
-        told.push_str(&format!("\n  {}: {}", flag_of(&field.field), field.description));
+        told.push_str(&format!(
+            "\n  {}: {}",
+            flag_of(&field.field),
+            field.description
+        ));
     }
     if let Some(after) = retry_after(fault) {
         told.push_str(&after);
@@ -142,7 +146,10 @@ fn told(error: &CallError) -> String {
 
 fn retry_after(fault: &Fault) -> Option<String> {
     let after = fault.retry_after?;
-    Some(format!("\n  try again after {}", super::duration::show(after)))
+    Some(format!(
+        "\n  try again after {}",
+        super::duration::show(after)
+    ))
 }
 
 /// The flag that sets a field of a request, where one flag does; else the field.

@@ -55,9 +55,9 @@ pub(crate) struct Stdin {
 impl Stdin {
     fn open(&mut self, source: &Source) -> Result<Box<dyn Read>, Error> {
         match source {
-            Source::Stdin if self.taken => {
-                Err(Error::Usage("`-` (standard input) can be given once only".into()))
-            }
+            Source::Stdin if self.taken => Err(Error::Usage(
+                "`-` (standard input) can be given once only".into(),
+            )),
             Source::Stdin => {
                 self.taken = true;
                 Ok(Box::new(io::stdin().lock()))
@@ -77,7 +77,9 @@ impl Stdin {
             .read_to_end(&mut bytes)
             .map_err(Error::io(source.to_string()))?;
         if bytes.len() as u64 > most {
-            return Err(Error::Usage(format!("{source}: must have at most {most} bytes")));
+            return Err(Error::Usage(format!(
+                "{source}: must have at most {most} bytes"
+            )));
         }
         Ok(bytes.into())
     }
@@ -123,7 +125,8 @@ impl Stdin {
 
 /// Reads base64 in the standard or the URL alphabet, padded or not.
 pub(crate) fn base64(text: &str) -> Option<Bytes> {
-    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let config =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let engine = GeneralPurpose::new(&base64::alphabet::STANDARD, config);
     let standard = text.trim().replace('-', "+").replace('_', "/");
     engine.decode(standard).ok().map(Bytes::from)
@@ -146,7 +149,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("body");
         std::fs::write(&path, b"abcdef").unwrap();
-        let read = |most| Stdin::default().body(&Source::File(path.clone()), most).unwrap();
+        let read = |most| {
+            Stdin::default()
+                .body(&Source::File(path.clone()), most)
+                .unwrap()
+        };
         assert_eq!(read(6), Body::Data(Bytes::from_static(b"abcdef")));
         let Body::Omitted(omitted) = read(5) else {
             panic!("kept")
@@ -161,6 +168,9 @@ mod tests {
         let path = directory.path().join("payload");
         std::fs::write(&path, b"abcdef").unwrap();
         let error = Stdin::default().bytes(&Source::File(path), 5).unwrap_err();
-        assert!(error.to_string().ends_with("must have at most 5 bytes"), "{error}");
+        assert!(
+            error.to_string().ends_with("must have at most 5 bytes"),
+            "{error}"
+        );
     }
 }

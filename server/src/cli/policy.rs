@@ -165,7 +165,11 @@ fn list_table(tenant: &str, policies: &[Fields]) -> String {
         let operation = cell(policy, "operation");
         let is_default = operation.is_empty();
         [
-            if is_default { "(default)".to_owned() } else { operation },
+            if is_default {
+                "(default)".to_owned()
+            } else {
+                operation
+            },
             cell(policy, "on_lapse"),
             cell(policy, "lease"),
             cell(policy, "result_retention"),
@@ -174,17 +178,31 @@ fn list_table(tenant: &str, policies: &[Fields]) -> String {
         ]
     };
     let lines: Vec<_> = policies.iter().map(line).collect();
-    let head = ["OPERATION", "ON LAPSE", "LEASE", "RESULT KEPT", "REMEMBERED", "WRITTEN"];
+    let head = [
+        "OPERATION",
+        "ON LAPSE",
+        "LEASE",
+        "RESULT KEPT",
+        "REMEMBERED",
+        "WRITTEN",
+    ];
     table::columns(head, &lines)
 }
 
 async fn put(flags: &PutFlags) -> Result<Exit, Error> {
     let client = flags.server.client()?;
-    let (tenant, operation) = (flags.document.tenant.clone(), flags.document.operation.clone());
+    let (tenant, operation) = (
+        flags.document.tenant.clone(),
+        flags.document.operation.clone(),
+    );
     let stored = Stored::read(&read(&client, &tenant, &operation).await?)?;
     let policy = flags.document.applied_to(stored.policy.clone());
     let policy = policy.map_err(|error| error.for_flags())?;
-    let named = Named { tenant, operation, policy };
+    let named = Named {
+        tenant,
+        operation,
+        policy,
+    };
     let plan = vec![Step::new(named, stored)];
     carry_out(&client, plan, &flags.write, &flags.reason, &flags.output).await
 }
@@ -209,7 +227,9 @@ async fn apply(flags: &ApplyFlags) -> Result<Exit, Error> {
 
 async fn read(client: &Client, tenant: &str, operation: &str) -> Result<GetPolicyResponse, Error> {
     let (tenant, operation) = (tenant.to_owned(), operation.to_owned());
-    Ok(client.get_policy(GetPolicyRequest { tenant, operation }).await?)
+    Ok(client
+        .get_policy(GetPolicyRequest { tenant, operation })
+        .await?)
 }
 
 /// The policy in force under a name, and the etag of what is stored there.
@@ -221,10 +241,12 @@ struct Stored {
 impl Stored {
     fn read(answer: &GetPolicyResponse) -> Result<Stored, Error> {
         let message = answer.policy.clone().unwrap_or_default();
-        let etag = message.etag.clone();
-        let policy = document::from_message(message)
-            .map_err(|error| Error::Other(format!("the server's policy cannot be read: {error}")))?;
-        Ok(Stored { policy, etag })
+        let unreadable =
+            |error| Error::Other(format!("the server's policy cannot be read: {error}"));
+        Ok(Stored {
+            policy: document::from_message(&message).map_err(unreadable)?,
+            etag: message.etag,
+        })
     }
 }
 
@@ -246,7 +268,8 @@ impl Step {
         let before = document::settings(&stored.policy).0.into_iter();
         let after = document::settings(&wanted.policy).0;
         let changed = before.zip(after).filter(|((_, from), (_, to))| from != to);
-        let differences = changed.map(|((setting, from), (_, to))| Difference { setting, from, to });
+        let differences =
+            changed.map(|((setting, from), (_, to))| Difference { setting, from, to });
         Step {
             differences: differences.collect(),
             wanted,

@@ -70,7 +70,13 @@ pub(crate) struct CompleteFlags {
     #[command(flatten)]
     content: ContentFlags,
     /// What the provider calls the effect
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "ID", help_heading = "Content")]
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "ID",
+        help_heading = "Content"
+    )]
     provider_reference: String,
     #[command(flatten)]
     output: OutputFlags,
@@ -115,7 +121,13 @@ pub(crate) struct FailFlags {
     #[command(flatten)]
     content: ContentFlags,
     /// What the provider calls the refused request
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "ID", help_heading = "Content")]
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "ID",
+        help_heading = "Content"
+    )]
     provider_reference: String,
     #[command(flatten)]
     output: OutputFlags,
@@ -158,7 +170,12 @@ pub(crate) struct MarkPendingFlags {
     #[command(flatten)]
     token: TokenFlags,
     /// Why it is not known, for people
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     reason: String,
     /// What the provider calls the effect, if known
     #[arg(long, default_value = "", hide_default_value = true, value_name = "ID")]

@@ -42,7 +42,14 @@ pub(crate) struct ReserveFlags {
     #[arg(long, value_name = "SHA256", value_parser = args::sha256, help_heading = "Payload")]
     digest: Option<[u8; 32]>,
     /// The rule that --digest was made under, where it is not the empty one
-    #[arg(long, value_name = "ID", requires = "digest", default_value = "", hide_default_value = true, help_heading = "Payload")]
+    #[arg(
+        long,
+        value_name = "ID",
+        requires = "digest",
+        default_value = "",
+        hide_default_value = true,
+        help_heading = "Payload"
+    )]
     rule_id: String,
     /// Compare byte by byte (the default unless the media type is JSON)
     #[arg(long, help_heading = "Payload")]
@@ -51,7 +58,14 @@ pub(crate) struct ReserveFlags {
     #[arg(long, help_heading = "Payload")]
     json_payload: bool,
     /// Counts as part of the payload, without its parameters
-    #[arg(long, value_name = "TYPE", default_value = "", hide_default_value = true, conflicts_with = "digest", help_heading = "Payload")]
+    #[arg(
+        long,
+        value_name = "TYPE",
+        default_value = "",
+        hide_default_value = true,
+        conflicts_with = "digest",
+        help_heading = "Payload"
+    )]
     media_type: String,
     /// name=value that counts as part of the payload; may be repeated, order counts
     #[arg(long, value_name = "NAME=VALUE", value_parser = args::context, conflicts_with = "digest", help_heading = "Payload")]
@@ -90,7 +104,11 @@ pub(crate) async fn run(flags: &ReserveFlags) -> Result<Exit, Error> {
     let client = flags.server.client()?;
     let request = request(flags)?;
     // Before anything is granted: a token that cannot be written is of no use.
-    let token_file = flags.token_file.as_deref().map(TokenFile::create).transpose()?;
+    let token_file = flags
+        .token_file
+        .as_deref()
+        .map(TokenFile::create)
+        .transpose()?;
     let reserved = match flags.attempt_id {
         // The caller repeats this id by itself, so nothing is given back behind it.
         Some(id) => client.reserve_as(&request, AttemptId::from_bytes(id)).await,
@@ -99,7 +117,9 @@ pub(crate) async fn run(flags: &ReserveFlags) -> Result<Exit, Error> {
     if let (Some(file), Some(token)) = (token_file, token(&reserved)) {
         let written = file.keep(token);
         if let (Err(_), Outcome::Acquired(_)) = (&written, &reserved.outcome) {
-            client.give_back(request.record, reserved.attempt_id).await?;
+            client
+                .give_back(request.record, reserved.attempt_id)
+                .await?;
         }
         written?;
     }

@@ -78,7 +78,13 @@ pub(crate) struct ResolveFlags {
     #[command(flatten)]
     content: ContentFlags,
     /// What the provider calls the effect
-    #[arg(long, default_value = "", hide_default_value = true, value_name = "ID", help_heading = "Content")]
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "ID",
+        help_heading = "Content"
+    )]
     provider_reference: String,
     #[command(flatten)]
     output: OutputFlags,
@@ -91,7 +97,11 @@ pub(crate) async fn run(flags: &ResolveFlags) -> Result<Exit, Error> {
     let mut stdin = Stdin::default();
     let outcome = outcome(flags, &mut stdin)?;
     let evidence = evidence(flags, &mut stdin)?;
-    let token_file = flags.token_file.as_deref().map(TokenFile::create).transpose()?;
+    let token_file = flags
+        .token_file
+        .as_deref()
+        .map(TokenFile::create)
+        .transpose()?;
     let lookup = LookupRequest {
         target: Some(Target::Record(flags.name.message())),
         ..LookupRequest::default()
@@ -118,7 +128,9 @@ pub(crate) async fn run(flags: &ResolveFlags) -> Result<Exit, Error> {
     report::warn_adjusted(&resolved.adjusted);
     let what = report::disposition(resolved.disposition);
     let words = match &resolved.acquired {
-        Some(_) => format!("{what}. The attempt is yours: carry it out, then report it with the token."),
+        Some(_) => {
+            format!("{what}. The attempt is yours: carry it out, then report it with the token.")
+        }
         None => format!("{what}. The record is {}.", words::record(&resolved.record)),
     };
     Output::new(&flags.output).answer(words, &answer::resolved(&resolved))?;
@@ -130,7 +142,9 @@ fn outcome(flags: &ResolveFlags, stdin: &mut Stdin) -> Result<resolve_request::O
     let with_content = flags.applied || flags.failed;
     if !with_content && !flags.content.is_empty() {
         let content = "--code, --body-file, --header and --resource-id";
-        return Err(Error::Usage(format!("{content} need --applied or --failed")));
+        return Err(Error::Usage(format!(
+            "{content} need --applied or --failed"
+        )));
     }
     if !with_content && !flags.still_unknown && !flags.provider_reference.is_empty() {
         let needs = "--applied, --failed or --still-unknown";
@@ -139,8 +153,12 @@ fn outcome(flags: &ResolveFlags, stdin: &mut Stdin) -> Result<resolve_request::O
     if with_content {
         let content = flags.content.read(&flags.provider_reference, stdin)?;
         return Ok(match flags.applied {
-            true => Outcome::Applied(Applied { result: Some(content) }),
-            false => Outcome::Failed(ResolvedFailed { error: Some(content) }),
+            true => Outcome::Applied(Applied {
+                result: Some(content),
+            }),
+            false => Outcome::Failed(ResolvedFailed {
+                error: Some(content),
+            }),
         });
     }
     if flags.not_applied {
@@ -181,8 +199,8 @@ fn show(flags: &ResolveFlags, found: &Found) {
         words::found(found),
         table::fields(&answer::found(found))
     );
-    let decided = found.record.state() == State::Failed
-        && found.record.failure_kind() == FailureKind::Final;
+    let decided =
+        found.record.state() == State::Failed && found.record.failure_kind() == FailureKind::Final;
     if decided {
         eprintln!(
             "warning: the record says that it failed for good. Others may have started over \

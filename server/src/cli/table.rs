@@ -41,7 +41,9 @@ pub(crate) fn columns<const N: usize>(head: [&str; N], lines: &[[String; N]]) ->
     let head = head.map(str::to_owned);
     for line in std::iter::once(&head).chain(lines) {
         let cells = line.iter().zip(widths);
-        let padded: Vec<String> = cells.map(|(cell, width)| format!("{cell:width$}")).collect();
+        let padded: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
         let _ = writeln!(table, "{}", padded.join("  ").trim_end());
     }
     table
@@ -57,7 +59,12 @@ fn collect(fields: &Fields, depth: usize, rows: &mut Vec<Row>) {
         if value.is_blank() {
             continue;
         }
-        let label = format!("{:indent$}{}", "", name.replace('_', " "), indent = depth * 2);
+        let label = format!(
+            "{:indent$}{}",
+            "",
+            name.replace('_', " "),
+            indent = depth * 2
+        );
         match value {
             Value::Fields(nested) => {
                 rows.push(Row {
@@ -100,7 +107,8 @@ pub(crate) fn show(value: &Value) -> String {
         Value::List(items) => items.iter().map(show).collect::<Vec<_>>().join(", "),
         Value::Fields(fields) => {
             let shown = fields.0.iter().filter(|(_, value)| !value.is_blank());
-            let shown = shown.map(|(name, value)| format!("{} {}", name.replace('_', " "), show(value)));
+            let shown =
+                shown.map(|(name, value)| format!("{} {}", name.replace('_', " "), show(value)));
             shown.collect::<Vec<_>>().join(", ")
         }
     }
@@ -108,7 +116,11 @@ pub(crate) fn show(value: &Value) -> String {
 
 fn first_lines(text: &str) -> String {
     let lines: Vec<&str> = text.trim_end_matches('\n').split('\n').collect();
-    let mut shown: Vec<String> = lines.iter().take(LINES_MAX).map(|line| visible(line)).collect();
+    let mut shown: Vec<String> = lines
+        .iter()
+        .take(LINES_MAX)
+        .map(|line| visible(line))
+        .collect();
     if lines.len() > LINES_MAX {
         shown.push(format!("... ({} lines, {} bytes)", lines.len(), text.len()));
     }

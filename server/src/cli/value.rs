@@ -181,11 +181,20 @@ mod tests {
     fn answer() -> Fields {
         Fields::new()
             .with("state", "COMPLETED")
-            .with("result", Fields::new().with("data", Value::Bytes(Bytes::from_static(b"{}\n"))))
+            .with(
+                "result",
+                Fields::new().with("data", Value::Bytes(Bytes::from_static(b"{}\n"))),
+            )
             .with("binary", Value::Bytes(Bytes::from_static(&[0xff])))
             .with("digest", Value::Hex(Bytes::from_static(&[0xab])))
             .with("lease", Duration::from_millis(1500))
-            .with("at", prost_types::Timestamp { seconds: 0, nanos: 0 })
+            .with(
+                "at",
+                prost_types::Timestamp {
+                    seconds: 0,
+                    nanos: 0,
+                },
+            )
             .with("names", vec!["a".to_owned()])
             .with("absent", Value::None)
     }
@@ -208,7 +217,14 @@ mod tests {
         assert_eq!(raw("result.data"), Some(b"{}\n".to_vec()));
         assert_eq!(raw("binary"), Some(vec![0xff]));
         assert_eq!(raw("names.0"), Some(b"a\n".to_vec()));
-        for absent in ["", "nothing", "names.1", "state.x", "result.data.x", "result."] {
+        for absent in [
+            "",
+            "nothing",
+            "names.1",
+            "state.x",
+            "result.data.x",
+            "result.",
+        ] {
             assert_eq!(raw(absent), None, "{absent}");
         }
     }

@@ -34,7 +34,9 @@ pub(crate) fn reserved(answer: &Reserved) -> String {
 /// The answer to Lookup.
 pub(crate) fn found(answer: &Found) -> String {
     match &answer.reading {
-        Reading::Completed(_) => "Completed: it took place, and whoever asks again gets this result.".to_owned(),
+        Reading::Completed(_) => {
+            "Completed: it took place, and whoever asks again gets this result.".to_owned()
+        }
         Reading::Failed(_) if answer.record.failure_kind() == FailureKind::Retryable => {
             "Failed without an effect: the next caller with this key may try again.".to_owned()
         }
@@ -123,7 +125,10 @@ fn pending(pending: &Pending) -> String {
 }
 
 fn gone(start_over: StartOver) -> String {
-    format!("The outcome is known, its bytes are no longer kept. {}", over(start_over))
+    format!(
+        "The outcome is known, its bytes are no longer kept. {}",
+        over(start_over)
+    )
 }
 
 fn over(answer: StartOver) -> &'static str {
