@@ -6,6 +6,7 @@
 //! | [`store`] | what keeps records; the embedded file and Postgres |
 //! | [`grpc`] | the rpcs: convert, call, convert back, map the error |
 //! | [`serve`] | listener, lifetime, drain |
+//! | [`telemetry`] | logs |
 //! | [`cli`] | subcommands that speak gRPC to a server, and the demo |
 //!
 //! The rules about records are in the crate `reprise-domain` and nowhere else.
@@ -15,3 +16,4 @@ pub mod config;
 pub mod grpc;
 pub mod serve;
 pub mod store;
+pub mod telemetry;
