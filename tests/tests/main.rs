@@ -1,4 +1,5 @@
 //! The whole-system tests, one module for each subject.
 
 mod conformance;
+mod faults;
 mod harness;
