@@ -68,7 +68,7 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// A Postgres database in place of the embedded store.
     pub database_url: Option<DatabaseUrl>,
-    /// Postgres connections. 2 to 200, default 8.
+    /// Postgres connections. 2 to 200, default 16.
     pub pool_size: usize,
     /// Postgres batches under way at once. 1 to 64 and fewer than `pool_size`, default 4.
     pub writers: usize,
@@ -114,7 +114,7 @@ impl Default for Config {
             insecure_listen_any: false,
             data_dir: PathBuf::from("reprise-data"),
             database_url: None,
-            pool_size: 8,
+            pool_size: 16,
             writers: 4,
             migrate: false,
             allow_unsafe_durability: false,

@@ -6,6 +6,7 @@ mod listener;
 use std::fmt::Write as _;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,8 +20,11 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::grpc::{self, Bounds, Calls, Gate, Health, Policies, Rooms};
 use crate::store::Store;
+use crate::store::embedded::{self, Embedded};
 use listener::Listener;
 
+/// The embedded store's file in its directory.
+const EMBEDDED_FILE: &str = "reprise.sqlite";
 /// Time for the store to finish what was handed in, once nobody calls it any more.
 const CLOSE_TIME: Duration = Duration::from_secs(10);
 
@@ -113,12 +117,14 @@ async fn serve(
     let gate = Arc::new(Gate::new(bounds, draining.clone()));
     let (router, health) = grpc::router(&calls, &gate).await?;
 
-    tokio::spawn(Arc::clone(&calls.policies).keep_fresh(draining.clone()));
+    let upkeep = TaskTracker::new();
+    upkeep.spawn(Arc::clone(&calls.policies).keep_fresh(draining.clone()));
     let watch = calls
         .rooms
         .clone()
         .watch(Arc::clone(&store), draining.clone());
-    tokio::spawn(watch);
+    upkeep.spawn(watch);
+    upkeep.close();
     let listener = Listener::new(router, config, draining.clone());
     tokio::spawn(Arc::clone(&listener).accept(tcp));
     let life = Life {
@@ -126,6 +132,7 @@ async fn serve(
         gate,
         health,
         calls,
+        upkeep,
         drain: config.drain,
     };
     let stopped = tokio::spawn(life.end(draining.clone()));
@@ -183,6 +190,7 @@ struct Life {
     gate: Arc<Gate>,
     health: Health,
     calls: Arc<Calls>,
+    upkeep: TaskTracker,
     drain: Duration,
 }
 
@@ -196,6 +204,7 @@ impl Life {
             self.health.end().await;
             self.listener.empty().await;
             self.calls.reports.wait().await;
+            self.upkeep.wait().await;
         });
         if drained.await.is_err() {
             tracing::warn!(
@@ -212,8 +221,25 @@ impl Life {
 }
 
 async fn open(config: &Config, rooms: &Rooms) -> anyhow::Result<Arc<dyn Store>> {
-    let _ = (config, rooms);
-    anyhow::bail!("no store yet")
+    if let Some(url) = &config.database_url {
+        anyhow::bail!("{} cannot be used yet", url.place());
+    }
+    let directory = config.data_dir.clone();
+    let options = embedded::Options {
+        on_change: Some(rooms.on_change()),
+        ..embedded::Options::default()
+    };
+    let opening = tokio::task::spawn_blocking(move || open_embedded(&directory, options));
+    Ok(Arc::new(opening.await??))
+}
+
+fn open_embedded(directory: &Path, options: embedded::Options) -> anyhow::Result<Embedded> {
+    std::fs::create_dir_all(directory).with_context(|| {
+        let shown = directory.display();
+        format!("the directory {shown} cannot be made; another is chosen by --data-dir DIR")
+    })?;
+    let path = directory.join(EMBEDDED_FILE);
+    Ok(Embedded::open(&path, options)?)
 }
 
 fn first_screen(config: &Config, addr: SocketAddr) -> String {

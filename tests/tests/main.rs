@@ -1,4 +1,5 @@
 //! The whole-system tests, one module for each subject.
 
 mod cli;
+mod conformance;
 mod harness;

@@ -6,7 +6,7 @@
 //!
 //! # async fn charge_card(key: &str) -> Result<String, std::io::Error> { Ok(key.into()) }
 //! # async fn example() -> Result<(), reprise_client::Error> {
-//! let client = Client::builder("http://127.0.0.1:7411").build()?;
+//! let client = Client::builder("http://127.0.0.1:7077").build()?;
 //! let order = record_name("shop", "charge", "customer-7", "order-1001");
 //! let reserve = Reserve::new(order, Identity::json(r#"{"amount": 4200}"#));
 //!

@@ -225,3 +225,24 @@ async fn renewals_ask_for_the_length_of_the_mark() {
     });
     assert_eq!(renewals.next(), Some(wire(Duration::from_secs(60))));
 }
+
+#[tokio::test(start_paused = true)]
+async fn without_an_instruction_of_its_own_the_mark_carries_the_one_given_to_reserve() {
+    let (client, script) = start();
+    client
+        .run_marked(
+            &ask().instruction("POST"),
+            Sending::default(),
+            |effect| async move {
+                assert_eq!(effect.instruction, "POST");
+                done()
+            },
+        )
+        .await
+        .unwrap();
+    let asked = script.asked();
+    assert!(
+        matches!(&asked[1], Asked::MarkSending(mark) if mark.instruction == "POST"),
+        "{asked:?}"
+    );
+}

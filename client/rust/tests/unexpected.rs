@@ -199,3 +199,29 @@ async fn an_unknown_end_is_reported_until_it_gets_through() {
     assert!(client.close(Duration::from_secs(120)).await);
     assert_eq!(script.names().len(), 1 + 31);
 }
+
+#[test]
+fn a_runtime_that_ends_while_an_effect_runs_ends_without_a_panic() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    let (begun, running) = std::sync::mpsc::channel();
+    let run = runtime.spawn(async move {
+        let (client, _script) = start();
+        client
+            .run(&ask(), |_| {
+                begun.send(()).unwrap();
+                pending::<Result<Verdict, Infallible>>()
+            })
+            .await
+    });
+    running.recv().unwrap();
+    drop(runtime);
+    let ended = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(run);
+    assert!(ended.unwrap_err().is_cancelled());
+}

@@ -7,12 +7,12 @@
 //!
 //! | module | job |
 //! | --- | --- |
-//! | [`file`] | opening: lock, checks, schema |
-//! | [`writer`] | group commit |
-//! | [`records`], [`traces`], [`policies`] | statements |
-//! | [`row`], [`cells`], [`words`] | how values stand in columns |
-//! | [`clock`] | a clock that never goes back |
-//! | [`fault`] | what SQLite's errors mean |
+//! | `file` | opening: lock, checks, schema |
+//! | `writer` | group commit |
+//! | `records`, `traces`, `policies` | statements |
+//! | `row`, `cells`, `words` | how values stand in columns |
+//! | `clock` | a clock that never goes back |
+//! | `fault` | what SQLite's errors mean |
 
 mod cells;
 mod clock;
