@@ -44,7 +44,7 @@ enum Command {
     /// Start the service (the default)
     Serve(Box<ServeArgs>),
     #[command(flatten)]
-    Other(Other),
+    Other(Box<Other>),
 }
 
 /// Everything but the service.
@@ -105,7 +105,7 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Work {
                 std::process::exit(i32::from(Exit::Usage as u8));
             }
         },
-        Command::Other(other) => Kind::Other(Box::new(other)),
+        Command::Other(other) => Kind::Other(other),
     })
 }
 
