@@ -197,10 +197,17 @@ async fn migrate(flags: MigrateFlags) -> Result<Exit, Error> {
     };
     let migrated = postgres::migrate(url.reveal()).await;
     let migrated = migrated.map_err(|error| Error::other(error.into()))?;
-    for name in &migrated.applied {
-        println!("applied {name}");
-    }
-    println!("{} is at schema version {}", url.place(), migrated.version);
+    let mut told: String = migrated
+        .applied
+        .iter()
+        .map(|name| format!("applied {name}\n"))
+        .collect();
+    told.push_str(&format!(
+        "{} is at schema version {}\n",
+        url.place(),
+        migrated.version
+    ));
+    output::print(told.as_bytes())?;
     Ok(Exit::Done)
 }
 
