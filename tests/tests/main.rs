@@ -2,4 +2,5 @@
 
 mod cli;
 mod conformance;
+mod faults;
 mod harness;
