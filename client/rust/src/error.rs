@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
-use tonic::{Code, ConnectError, Status};
+use tonic::{Code, ConnectError, Status, TimeoutExpired};
 use tonic_types::StatusExt;
 
 /// Why the server refused, as named by `google.rpc.ErrorInfo`. `Unspecified` stands for
@@ -92,6 +92,17 @@ impl Error {
             self,
             Error::OutcomeUnknown(_) | Error::UnknownOutcome { .. }
         )
+    }
+
+    /// The runtime ended before there was an answer.
+    pub(crate) fn interrupted() -> Error {
+        Error::OutcomeUnknown(Box::new(Fault {
+            code: Code::Cancelled,
+            message: "the runtime is shutting down".to_owned(),
+            reason: Reason::Unspecified,
+            fields: Vec::new(),
+            retry_after: None,
+        }))
     }
 
     /// Whether the record's own state was the ground of the refusal, so that the same
@@ -279,9 +290,19 @@ impl Failure {
 }
 
 fn never_sent(status: &Status) -> bool {
+    caused_by::<ConnectError>(status)
+}
+
+/// Whether this side gave up waiting, which the transport does by itself at the time-out
+/// that a request carries.
+pub(crate) fn is_silence(status: &Status) -> bool {
+    caused_by::<TimeoutExpired>(status)
+}
+
+fn caused_by<E: StdError + 'static>(status: &Status) -> bool {
     let mut source = status.source();
     while let Some(error) = source {
-        if error.is::<ConnectError>() {
+        if error.is::<E>() {
             return true;
         }
         source = error.source();

@@ -11,7 +11,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use crate::Client;
-use crate::error::{Error, Failure, Fate};
+use crate::error::{Error, Failure, Fate, is_silence};
 
 /// Largest message that is sent or received. Whatever the server accepts fits.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -123,8 +123,8 @@ impl Client {
         request.set_timeout(bound);
         match timeout(bound, send(line.channel, request)).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(Failure::read(&status)),
-            Err(_) => {
+            Ok(Err(status)) if !is_silence(&status) => Err(Failure::read(&status)),
+            Ok(Err(_)) | Err(_) => {
                 self.connection().abandon(line.number);
                 Err(Failure::silence(bound))
             }

@@ -17,6 +17,10 @@ use crate::token::Held;
 /// Moment zero of a plan.
 pub const NOW: Timestamp = Timestamp(0);
 
+/// Stands for the attempt's own length of lease, which only the row knows: a lease end
+/// that far from [`NOW`] in a plan is *now + the row's length*. No real lease is that long.
+pub const OWN_LEASE: Duration = Duration::from_secs(1 << 32);
+
 /// PROCESSING under this very token, the lease running, nothing unusual on record: not
 /// unaccounted, not contradicted, no outcome or MarkPending reported, effect key unspent.
 /// What the plan does not change is unknown here and stays as it is in the row.
@@ -44,7 +48,7 @@ pub fn held(name: &RecordName, held: &Held) -> Record {
             fence: held.fence,
             granted_at: NOW,
             lease_end: Timestamp::FAR,
-            lease: Duration::ZERO,
+            lease: OWN_LEASE,
             on_lapse: OnLapse::Pending,
             repeat_until: None,
             why: GrantReason::First,

@@ -160,6 +160,25 @@ fn failed_retryable(record: &Record, policy: &Policy, now: Timestamp) -> Reading
     }
 }
 
+/// The next moment after `now` at which `record` may read, or be decided on, differently
+/// though nobody writes to it: every moment in it that is compared with the clock. A
+/// decision made at `now` holds until then.
+#[must_use]
+pub fn holds_until(record: &Record, now: Timestamp) -> Timestamp {
+    let outcome = record.outcome.as_ref();
+    [
+        Some(record.attempt.lease_end),
+        record.attempt.repeat_until,
+        outcome.map(|outcome| outcome.result_until),
+        outcome.map(|outcome| outcome.memory_until),
+    ]
+    .into_iter()
+    .flatten()
+    .filter(|moment| *moment > now)
+    .min()
+    .unwrap_or(Timestamp::FAR)
+}
+
 #[derive(PartialEq, Eq)]
 enum Retention {
     Kept,

@@ -34,6 +34,8 @@
 //!   `9223372036854775807`, `1e400` and `1e-400` are refused. Drop the sign, leading and trailing
 //!   zeros and compare what is left, digits and power of ten, with the shortest form: no big
 //!   number arithmetic is needed, and over 17 remaining digits are always refused.
+//!   The shortest form has the fewest digits that read back as the same double; of several the
+//!   nearest, and of two as near the one that ends evenly (ECMA-262, Number::toString, note 2).
 //! - Repeated member names are compared after unescaping.
 //! - Arrays and objects nest 128 deep at most, counted together; the outermost one is 1.
 //!

@@ -11,9 +11,9 @@ use crate::{DEPTH_MAX, number};
 
 /// A value whose parts are in canonical form, and whose members in canonical order.
 pub(crate) enum Value<'a> {
-    /// A literal, number or string that the document has in canonical form.
+    /// The canonical form of a value that the document itself has.
     Plain(&'a [u8]),
-    /// The canonical form of a number or string that the document spells otherwise.
+    /// The canonical form of a number or string that the document may spell otherwise.
     Respelled(Box<[u8]>),
     Array(Box<[Value<'a>]>),
     Object(Box<[Member<'a>]>),
@@ -289,29 +289,23 @@ impl<'a> Parser<'a> {
         if !self.take(b'0') {
             self.digits()?;
         }
-        let integer_end = self.at;
         if self.take(b'.') {
             self.digits()?;
         }
+        let mantissa = &self.text[start..self.at];
         if self.take(b'e') || self.take(b'E') {
             let _ = self.take(b'+') || self.take(b'-');
             self.digits()?;
+        } else if let Some(form) = number::without_trailing_zeros(mantissa) {
+            return Ok(Value::Plain(form.as_bytes()));
         }
-        let text = &self.text.as_bytes()[start..self.at];
-        // Most numbers are short integers, which are their own ECMAScript form, but for "-0".
-        if integer_end == self.at && text.len() <= number::DIGITS_ALWAYS_EXACT && text != b"-0" {
-            return Ok(Value::Plain(text));
-        }
+        let text = &self.text[start..self.at];
         self.scratch.clear();
         number::write(text, &mut self.scratch).map_err(|number::Inexact| Fault {
             what: Flaw::InexactNumber,
             offset: start,
         })?;
-        if self.scratch == text {
-            Ok(Value::Plain(text))
-        } else {
-            Ok(Value::Respelled(self.scratch.as_slice().into()))
-        }
+        Ok(Value::Respelled(self.scratch.as_slice().into()))
     }
 
     /// Reads one digit or more.

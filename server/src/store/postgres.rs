@@ -1,1 +1,335 @@
-//! The Postgres store.
+//! The Postgres store. Any number of servers share one database; nothing that another
+//! server could miss is held here. It knows no rule about records: `decide` does, and the
+//! statements carry out what it decided.
+//!
+//! | module | job |
+//! | --- | --- |
+//! | `database` | connections; the one way to run a statement |
+//! | `timeline`, `clock` | is this the newest primary, and does its clock go on? |
+//! | `safety`, `migrate` | does the database keep its word, and has it our schema? |
+//! | `writer`, `aside` | batches; what is stuck runs on by itself |
+//! | `plan` | what can be settled in one statement |
+//! | `column`, `row`, `trace` | values, records and side rows as columns |
+//! | `insert_fresh`, `update_held`, `read`, `write` | the statements of a batch |
+//! | `find`, `revisions`, `traces`, `policies`, `token_key` | the other statements |
+//!
+//! Every statement is one autocommit transaction, sent typed and unnamed, so that a pooler
+//! in transaction mode may stand in between.
+
+mod aside;
+mod clock;
+mod column;
+mod database;
+mod find;
+mod insert_fresh;
+mod migrate;
+mod plan;
+mod policies;
+mod read;
+mod revisions;
+mod row;
+mod safety;
+mod timeline;
+mod token_key;
+mod trace;
+mod traces;
+mod update_held;
+mod write;
+mod writer;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reprise_domain::token::TokenKey;
+use reprise_domain::{Record, RecordId, Request, Timestamp, Trace};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use self::column::{Blob, Moment, Param};
+use self::database::{Database, Fault};
+use self::row::{RecordRow, Unreadable};
+use self::writer::Writer;
+use super::queue::Intake;
+use super::{
+    Delivery, Error, Later, Limits, OnChange, PutPolicy, Store, StoredPolicy, Target, TestClock,
+};
+
+pub use migrate::{Migrated, migrate};
+
+/// How long an insert waits for another session's open insert of the same key.
+const LOCK_TIMEOUT: &str = "200ms";
+/// How long reads without a deadline of their own may take.
+const READ_TIME: Duration = Duration::from_secs(10);
+
+/// Where the database is and how it is used.
+#[derive(Clone)]
+pub struct Config {
+    /// `postgres://user:password@host1,host2/database`, or `host=... dbname=...`; of
+    /// several hosts the one that can be written to is used.
+    pub url: String,
+    /// Most connections at a time, at least 2. Default 16.
+    pub pool_size: usize,
+    /// Batches under way at a time, at least 1. Default 4.
+    pub writers: usize,
+    /// Named statements, which a connection parses once. Not through a pooler that does
+    /// not follow them (PgBouncer before 1.21). Default off.
+    pub prepared: bool,
+    /// Usual commands in one round trip. Off, everything is read, decided and written,
+    /// with the same answers. Default on.
+    pub fast_path: bool,
+    /// Start on a database that loses acknowledged writes when it crashes. Default off.
+    pub allow_unsafe_durability: bool,
+    /// After this long without an answer a statement's connection is given up and its
+    /// outcome is unknown. Default 5 s.
+    pub statement_time: Duration,
+}
+
+impl Config {
+    /// The defaults for a database.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            pool_size: 16,
+            writers: 4,
+            prepared: false,
+            fast_path: true,
+            allow_unsafe_durability: false,
+            statement_time: Duration::from_secs(5),
+        }
+    }
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("url", &"(redacted)")
+            .field("pool_size", &self.pool_size)
+            .field("writers", &self.writers)
+            .field("prepared", &self.prepared)
+            .field("fast_path", &self.fast_path)
+            .field("allow_unsafe_durability", &self.allow_unsafe_durability)
+            .field("statement_time", &self.statement_time)
+            .finish()
+    }
+}
+
+/// What the store is given by the program around it.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// A clock in place of the database's; for tests.
+    pub clock: Option<TestClock>,
+    /// Told of each record that changed.
+    pub on_change: Option<OnChange>,
+    /// Of the queue.
+    pub limits: Limits,
+}
+
+/// Why a database cannot be used, and the way out.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The URL cannot be read.
+    #[error("the database URL cannot be read; it looks like postgres://user@host:5432/name")]
+    Url(#[source] tokio_postgres::Error),
+    /// The URL demands TLS.
+    #[error(
+        "the database URL says sslmode=require, but TLS to the database is not supported; use \
+         sslmode=prefer or sslmode=disable over a network that you trust"
+    )]
+    Tls,
+    /// A setting is out of range.
+    #[error("{0}")]
+    Setting(String),
+    /// There is no connection.
+    #[error("the database cannot be reached; check that it runs, and host, port, user and name")]
+    Connect(#[source] tokio_postgres::Error),
+    /// There is no connection, or no answer.
+    #[error("the database cannot be reached; check that it runs, and host, port, user and name")]
+    Unreachable(#[source] Error),
+    /// A statement failed.
+    #[error("the database refused a statement; does the user own the schema \"reprise\"?")]
+    Query(#[from] tokio_postgres::Error),
+    /// It answered nothing.
+    #[error("the database answered nothing about its settings")]
+    NoAnswer,
+    /// The server is too old.
+    #[error("PostgreSQL {found} is too old; 15 to 18 are supported")]
+    VersionTooOld {
+        /// Its version.
+        found: String,
+    },
+    /// Not every text can be kept.
+    #[error(
+        "the database's encoding is {found}; make one with `create database ... encoding 'UTF8'`"
+    )]
+    Encoding {
+        /// Its encoding.
+        found: String,
+    },
+    /// A crash would lose acknowledged writes.
+    #[error(
+        "{setting} is off, so a crash of the database would lose writes that were acknowledged; \
+         turn it on for this server, database and role, or own up to it with \
+         allow_unsafe_durability"
+    )]
+    Unsafe {
+        /// The setting.
+        setting: &'static str,
+    },
+    /// The schema is not there.
+    #[error("the database has no schema yet; run `reprise migrate`")]
+    SchemaMissing,
+    /// The schema is of an earlier release.
+    #[error("the schema has version {found}, this release needs {wanted}; run `reprise migrate`")]
+    SchemaTooOld {
+        /// Its version.
+        found: i32,
+        /// This release's.
+        wanted: i32,
+    },
+    /// The schema is of a later release.
+    #[error(
+        "the schema has version {found}, this release knows {wanted}; run a newer release of reprise"
+    )]
+    SchemaTooNew {
+        /// Its version.
+        found: i32,
+        /// This release's.
+        wanted: i32,
+    },
+    /// What was applied is not what this release holds.
+    #[error(
+        "migration {name} was applied with another text; restore the released text, or the \
+         database from before"
+    )]
+    MigrationEdited {
+        /// Which one.
+        name: &'static str,
+    },
+}
+
+impl From<Fault> for OpenError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Refused(error) => Self::Query(error),
+            other => Self::Unreachable(other.into()),
+        }
+    }
+}
+
+/// Records in a Postgres database.
+pub struct Postgres {
+    writer: Arc<Writer>,
+    token_key: TokenKey,
+}
+
+impl Postgres {
+    /// Checks the database and starts the writers. Does not migrate.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the database cannot be reached, has not this release's schema,
+    /// or would lose acknowledged writes.
+    pub async fn connect(config: Config, options: Options) -> Result<Self, OpenError> {
+        for (name, value, least) in [
+            ("pool_size", config.pool_size, 2),
+            ("writers", config.writers, 1),
+        ] {
+            if value < least {
+                let allowed = format!("{name}: at least {least}, not {value}");
+                return Err(OpenError::Setting(allowed));
+            }
+        }
+        let database = Database::new(&config, options.clock)?;
+        safety::check(&database, config.allow_unsafe_durability).await?;
+        migrate::check(&database).await?;
+        let token_key = token_key::token_key(&database, read_deadline()).await?;
+        let (intake, lanes) = Intake::new(config.writers, options.limits);
+        let writer = Writer::start(database, intake, lanes, &config, options.on_change);
+        Ok(Self { writer, token_key })
+    }
+
+    fn database(&self) -> &Database {
+        self.writer.database()
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.writer.intake().close();
+    }
+}
+
+impl Store for Postgres {
+    fn execute(&self, request: Request, deadline: Instant) -> Later<'_, Delivery> {
+        Box::pin(self.writer.intake().execute(request, deadline))
+    }
+
+    fn find<'a>(
+        &'a self,
+        tenant: &'a str,
+        target: Target,
+        deadline: Instant,
+    ) -> Later<'a, Option<(Record, Timestamp)>> {
+        Box::pin(find::find(self.database(), tenant, target, deadline))
+    }
+
+    fn revisions(&self, ids: Vec<RecordId>) -> Later<'_, Vec<(RecordId, u64)>> {
+        Box::pin(async move { revisions::revisions(self.database(), &ids, read_deadline()).await })
+    }
+
+    fn traces(&self, id: RecordId) -> Later<'_, Vec<Trace>> {
+        Box::pin(async move { traces::traces(self.database(), &id, read_deadline()).await })
+    }
+
+    fn policies(&self) -> Later<'_, Vec<StoredPolicy>> {
+        Box::pin(policies::policies(self.database(), read_deadline()))
+    }
+
+    fn put_policy(&self, put: PutPolicy) -> Later<'_, StoredPolicy> {
+        Box::pin(policies::put(self.database(), put, read_deadline()))
+    }
+
+    fn token_key(&self) -> &TokenKey {
+        &self.token_key
+    }
+
+    fn ping(&self) -> Later<'_, ()> {
+        Box::pin(async move {
+            let answer = self.database().run("select 1", &[], read_deadline());
+            answer.await.map(drop).map_err(Error::from)
+        })
+    }
+
+    fn close(&self) -> Later<'_, ()> {
+        Box::pin(async move {
+            self.writer.finish().await;
+            Ok(())
+        })
+    }
+}
+
+fn read_deadline() -> Instant {
+    Instant::now() + READ_TIME
+}
+
+/// The first parameter of every statement that takes the time from tests.
+fn prologue(now: &Option<Moment>) -> Vec<Param<'_>> {
+    vec![(now, Type::TIMESTAMPTZ)]
+}
+
+/// Rows of a clocked statement that answer something.
+fn present(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    rows.iter()
+        .filter(|row| matches!(row.try_get::<_, Option<Blob>>(2), Ok(Some(_))))
+}
+
+/// An id as the table has it; its constraint keeps the length.
+fn record_id(blob: &Blob) -> RecordId {
+    RecordId(<[u8; 32]>::try_from(&blob.0[..]).expect("the table's check allows 32 bytes only"))
+}
+
+fn record(row: RecordRow) -> Result<Record, Error> {
+    Record::try_from(row).map_err(|unreadable| match unreadable {
+        Unreadable::Damaged(id) => Error::Damaged(id),
+        Unreadable::Column(_) => Error::internal(unreadable),
+    })
+}

@@ -372,3 +372,6 @@ pub(crate) fn by_record(jobs: Vec<Job>) -> Vec<(RecordId, Vec<Job>)> {
     }
     groups
 }
+
+#[cfg(test)]
+mod tests;

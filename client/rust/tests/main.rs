@@ -1,0 +1,16 @@
+//! Drives the client against a scripted server, on paused time and in memory: what a
+//! correct server cannot be made to do on demand.
+
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+mod answers;
+mod scripted;
+
+mod calls;
+mod connection;
+mod endings;
+mod give_back;
+mod leases;
+mod marking;
+mod outcomes;
+mod unexpected;

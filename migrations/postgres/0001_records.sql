@@ -1,0 +1,153 @@
+-- Records, their side rows, policies.
+--
+-- Absent values are null, so that the usual row is narrow. Times are the database's own
+-- clock. Texts of a name compare by bytes. No foreign keys and no sequences: every row is
+-- addressed by the full key of its record.
+
+-- The hot table. Its updates stay HOT: only columns that reports never change are indexed,
+-- and pages keep room for the next version of their rows. What else is to be found
+-- quickly is filed in tables of its own.
+create table reprise.record (
+    -- Fixed widths first, the widest in front, so that rows carry no padding.
+    revision bigint not null,           -- rises with every write; a write needs the one it was decided on
+    fence bigint not null,
+    lease_us bigint not null,           -- the attempt's own length of lease
+    created_at timestamptz not null,
+    updated_at timestamptz not null,
+    granted_at timestamptz not null,
+    lease_end timestamptz not null,
+    repeat_until timestamptz,           -- last moment for a grant; null without take-over
+    recorded_at timestamptz,            -- of the newest outcome; null while there is none
+    result_until timestamptz,           -- headers and body are replayed until then
+    memory_until timestamptz,           -- the record is remembered until then
+    generation integer not null,        -- counts effect keys, from 1
+    attempt integer not null,           -- number of the newest attempt, from 1
+    state smallint not null,            -- 1 processing, 2 pending, 3 completed, 4 failed retryable, 5 failed final
+    on_lapse smallint not null,         -- 1 pending, 2 take over unless sent, 3 take over
+    why smallint not null,              -- 1 first, 2 after retryable failure, 3 after lapsed lease, 4 after resolution
+    fingerprint_scheme smallint not null, -- 1 raw, 2 json
+    sent boolean not null default false,
+    used boolean not null default false,
+    key_spent boolean not null default false,
+    unaccounted boolean not null default false,
+    contradicted boolean not null default false,
+    id bytea primary key check (length(id) = 32), -- SHA-256 of the length-prefixed name
+    attempt_id bytea not null,
+    fingerprint_digest bytea not null,
+    tenant text collate "C" not null,
+    operation text collate "C" not null,
+    subject text collate "C",
+    key text collate "C" not null,
+    fingerprint_rule text,
+    owner text,
+    correlation_id text,
+    provider_reference text,
+    resource_id text,
+    instruction bytea,
+    report_kind smallint,               -- 1 completed, 2 failed retryable, 3 failed final
+    report_digest bytea,
+    code text,                          -- of the newest outcome, as are the next seven
+    content_reference text,
+    headers bytea,                      -- for each: length and bytes of name and value; lengths of 4 bytes
+    body bytea,
+    body_size bigint,                   -- with body_sha256: of a body that is not kept
+    body_sha256 bytea,
+    checksum bytea,
+    given_back smallint,                -- 1 by the server, 2 by the client
+    earlier_ids bytea,                  -- 16 bytes each, newest first
+    pending_digests bytea,              -- 32 bytes each, newest last
+    previous_attempt integer,           -- how the attempt before ended
+    previous_fence bigint,
+    previous_report_kind smallint,
+    previous_report_digest bytea,
+    previous_pending_digests bytea,
+    pending_reason smallint,            -- 1 reported, 2 lease expired, 3 after sending, 4 earlier attempt unknown, 5 contradictory
+    pending_detail text,
+    pending_since timestamptz,
+    next_check timestamptz,
+    resolution_attempt integer,
+    resolution_digest bytea,
+    resolution_content bytea,
+    resolution_core bytea
+) with (
+    -- Half a page for rows, half for their next versions: the update stays on its page.
+    fillfactor = 50,
+    -- Dead versions go when their page is next visited; vacuum is for the rest.
+    autovacuum_vacuum_scale_factor = 0.05
+);
+
+-- Whoever walks the table after the fact walks it by grant, each grant once. No report
+-- changes the column.
+create index record_granted_at on reprise.record (granted_at);
+
+-- Reports that were refused: possibly a second effect. One row for each report, so that
+-- callers cannot fill the table by repeating.
+create table reprise.evidence (
+    id bytea not null,                  -- of the record
+    attempt integer not null,
+    digest bytea not null,
+    reported smallint not null,         -- 1 completed, 2 failed retryable, 3 failed final, 4 pending
+    code text,
+    at timestamptz not null,
+    written_at timestamptz not null default clock_timestamp(), -- orders rows of one moment
+    primary key (id, attempt, digest)
+);
+
+-- Attempts that another one followed.
+create table reprise.history (
+    id bytea not null,
+    attempt integer not null,
+    attempt_id bytea not null,
+    owner text,
+    granted_at timestamptz not null,
+    ended_at timestamptz not null,
+    ending smallint not null,           -- 1 lapsed, 2 failed retryable, 3 given back, 4 resolved
+    code text,
+    provider_reference text,
+    written_at timestamptz not null default clock_timestamp()
+);
+create index history_id on reprise.history (id);
+
+-- References and instructions that newer ones replaced.
+create table reprise.replaced (
+    id bytea not null,
+    attempt integer not null,
+    provider_reference text,
+    instruction bytea,
+    at timestamptz not null,
+    written_at timestamptz not null default clock_timestamp()
+);
+create index replaced_id on reprise.replaced (id);
+
+-- What people want to see: who, when, what, why.
+create table reprise.audit (
+    tenant text collate "C" not null,
+    operation text collate "C",
+    id bytea,                           -- of the record; null for what concerns a policy
+    attempt integer,
+    action smallint not null,           -- 1 taken over, 2 contradicted, 3 contradicts resolution, resolved as:
+                                        -- 4 applied, 5 not applied, 6 take over, 7 failed, 8 still unknown;
+                                        -- 64 policy written
+    actor text,
+    evidence text,
+    at timestamptz not null,
+    written_at timestamptz not null default clock_timestamp()
+);
+create index audit_id on reprise.audit (id) where id is not null;
+create index audit_tenant_at on reprise.audit (tenant, at);
+
+-- Settings of a (tenant, operation); an empty operation is the tenant's default.
+create table reprise.policy (
+    tenant text collate "C" not null,
+    operation text collate "C" not null,
+    document text not null,             -- JSON as it was written
+    etag text collate "C" not null,
+    updated_at timestamptz not null,
+    primary key (tenant, operation)
+);
+
+-- What all servers of this database share.
+create table reprise.meta (
+    name text collate "C" primary key,  -- token_key: 32 random bytes
+    value bytea not null
+);

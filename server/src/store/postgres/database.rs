@@ -1,0 +1,392 @@
+//! Connections, and the one way to run a statement: bounded in time, retried where nothing
+//! can have happened, never cancelled. It does not know what the statements say.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use deadpool_postgres::{
+    Connect, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+};
+use reprise_domain::Timestamp;
+use tokio::task::JoinHandle;
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::error::{DbError, SqlState};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{AsyncMessage, Client, NoTls, Row};
+
+use super::clock::Clock;
+use super::column::{Moment, Param};
+use super::timeline::{Observed, Timeline};
+use super::{Config, OpenError};
+use crate::store::{Error, TestClock};
+
+/// Tries of one statement, where the try before had no effect.
+const TRIES_MAX: u32 = 8;
+/// With keepalive, a primary that died without a word is noticed in ten seconds.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(4);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
+const KEEPALIVE_RETRIES: u32 = 3;
+const UNANSWERED_MAX: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time that a batch goes by, and where it was written: the first two columns of every
+/// clocked statement.
+pub(super) const TIMELINE: &str = "left(pg_walfile_name(pg_current_wal_lsn()), 8)";
+
+/// A pool of connections to one primary.
+pub(super) struct Database {
+    pool: Pool,
+    prepared: bool,
+    statement_time: Duration,
+    timeline: Timeline,
+    clock: Clock,
+    test_clock: Option<TestClock>,
+}
+
+/// Why a statement gave no answer.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// Others were in the way for too long. Nothing happened.
+    Blocked,
+    /// The database refused it. Nothing happened.
+    Refused(tokio_postgres::Error),
+    /// The database is away, or what happened is unknown.
+    Unavailable(Error),
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Blocked => Self::unavailable("others held a lock for too long"),
+            Fault::Refused(error) => Self::internal(error),
+            Fault::Unavailable(error) => error,
+        }
+    }
+}
+
+/// An answer with the time that goes with it.
+pub(super) struct Clocked {
+    pub(super) now: Timestamp,
+    /// At least one; its columns from the third on are null where there is nothing to
+    /// answer.
+    pub(super) rows: Vec<Row>,
+}
+
+/// Why one try gave no answer.
+enum Failure {
+    /// It was not sent.
+    NotSent(Box<dyn std::error::Error + Send + Sync>),
+    /// A fresh try may succeed; this one had no effect.
+    Again(tokio_postgres::Error),
+    Final(Fault),
+}
+
+impl Database {
+    /// A pool that connects when it is first used.
+    pub(super) fn new(config: &Config, test_clock: Option<TestClock>) -> Result<Self, OpenError> {
+        let target = target(&config.url)?;
+        let manager = Manager::from_connect(
+            target,
+            Dial,
+            ManagerConfig {
+                recycling_method: RecyclingMethod::Fast,
+            },
+        );
+        let pool = Pool::builder(manager)
+            .max_size(config.pool_size)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(config.statement_time))
+            .create_timeout(Some(CONNECT_TIMEOUT))
+            .build()
+            .map_err(|error| OpenError::Setting(error.to_string()))?;
+        Ok(Self {
+            pool,
+            prepared: config.prepared,
+            statement_time: config.statement_time,
+            timeline: Timeline::default(),
+            clock: Clock::default(),
+            test_clock,
+        })
+    }
+
+    /// The first parameter of statements that take the time from tests.
+    pub(super) fn test_now(&self) -> Option<Moment> {
+        self.test_clock.as_ref().map(|clock| Moment(clock.now()))
+    }
+
+    /// May leases be given out by this database's clock?
+    pub(super) fn clock_is_steady(&self) -> bool {
+        self.clock.is_steady()
+    }
+
+    /// Closes idle connections; those in use close when they come back.
+    pub(super) fn close(&self) {
+        self.pool.close();
+    }
+
+    /// As [`Database::run`], for statements that answer the time and the timeline first.
+    pub(super) async fn run_clocked(
+        &self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Clocked, Fault> {
+        let sent = Instant::now();
+        let rows = self.run(sql, params, sent + self.statement_time).await?;
+        let received = Instant::now();
+        let unusable = |what: &str| Fault::Unavailable(Error::unavailable(what.to_owned()));
+        let first = rows
+            .first()
+            .ok_or_else(|| unusable("a clocked statement answered no row"))?;
+        let now: Moment = first.try_get(0).map_err(Fault::Refused)?;
+        let timeline: &str = first.try_get(1).map_err(Fault::Refused)?;
+        match self.timeline.observe(timeline) {
+            Observed::Known => {}
+            Observed::Risen => {
+                tracing::info!(timeline, "the database was promoted; connecting anew");
+                self.drop_idle();
+            }
+            Observed::Left => {
+                tracing::warn!(
+                    timeline,
+                    "a former primary answered; its answer is not taken"
+                );
+                self.drop_idle();
+                return Err(unusable("a former primary answered"));
+            }
+        }
+        if self.test_clock.is_none() {
+            self.clock.observe(now.0, sent, received);
+        }
+        Ok(Clocked { now: now.0, rows })
+    }
+
+    /// Runs one autocommit statement. Here, and only here, are statements retried.
+    pub(super) async fn run(
+        &self,
+        sql: &str,
+        params: &[Param<'_>],
+        until: Instant,
+    ) -> Result<Vec<Row>, Fault> {
+        let until = until.min(Instant::now() + self.statement_time);
+        let mut tries = 0;
+        loop {
+            let failure = match self.once(sql, params, until).await {
+                Ok(rows) => return Ok(rows),
+                Err(failure) => failure,
+            };
+            tries += 1;
+            let last = tries == TRIES_MAX || Instant::now() >= until;
+            match failure {
+                Failure::Final(fault) => return Err(fault),
+                Failure::NotSent(cause) if last => {
+                    return Err(Fault::Unavailable(Error::unavailable(cause)));
+                }
+                Failure::Again(error) if last => {
+                    tracing::warn!(%error, tries, "a statement lost every race");
+                    return Err(Fault::Blocked);
+                }
+                Failure::NotSent(cause) => {
+                    tracing::debug!(cause, tries, "a statement was not sent; trying again");
+                }
+                Failure::Again(error) => {
+                    tracing::debug!(%error, tries, "a statement had no effect; trying again");
+                }
+            }
+            tokio::time::sleep(pause(tries)).await;
+        }
+    }
+
+    async fn once(
+        &self,
+        sql: &str,
+        params: &[Param<'_>],
+        until: Instant,
+    ) -> Result<Vec<Row>, Failure> {
+        let until = tokio::time::Instant::from_std(until);
+        let client = tokio::time::timeout_at(until, self.pool.get())
+            .await
+            .map_err(|_| Failure::NotSent("no connection in time".into()))?
+            .map_err(|error| match error {
+                PoolError::Closed => Failure::Final(Fault::Unavailable(Error::Closed)),
+                error => Failure::NotSent(error.into()),
+            })?;
+        match tokio::time::timeout_at(until, self.send(&client, sql, params)).await {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) => {
+                let failure = classify(error);
+                match &failure {
+                    // What is prepared there may be out of date.
+                    Failure::Again(_) => client.statement_cache.clear(),
+                    Failure::Final(Fault::Unavailable(_)) => drop(Object::take(client)),
+                    Failure::Final(_) | Failure::NotSent(_) => {}
+                }
+                Err(failure)
+            }
+            Err(_) => {
+                // The statement is not cancelled, and its connection never used again.
+                drop(Object::take(client));
+                let fault = Error::unavailable("the database did not answer in time");
+                Err(Failure::Final(Fault::Unavailable(fault)))
+            }
+        }
+    }
+
+    async fn send(
+        &self,
+        client: &Object,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        if !self.prepared {
+            // Parse, bind and execute in one flight, and nothing left in the session.
+            return client.query_typed(sql, params).await;
+        }
+        let types: Vec<Type> = params.iter().map(|(_, kind)| kind.clone()).collect();
+        let values: Vec<&(dyn ToSql + Sync)> = params.iter().map(|(value, _)| *value).collect();
+        let statement = client.prepare_typed_cached(sql, &types).await?;
+        client.query(&statement, &values).await
+    }
+
+    /// Connections in use are judged by their own next answer.
+    fn drop_idle(&self) {
+        self.pool.retain(|_, _| false);
+    }
+}
+
+/// What an error says about its statement. Every error that the server sends for an
+/// autocommit statement means that it was rolled back, unless the session ended with it.
+fn classify(error: tokio_postgres::Error) -> Failure {
+    let Some(reason) = error.as_db_error() else {
+        return Failure::Final(Fault::Unavailable(Error::unavailable(error)));
+    };
+    let code = reason.code();
+    if *code == SqlState::LOCK_NOT_AVAILABLE {
+        Failure::Final(Fault::Blocked)
+    } else if is_transient(code) || plan_is_outdated(reason) {
+        Failure::Again(error)
+    } else if speaks_of_the_server(code) {
+        Failure::Final(Fault::Unavailable(Error::unavailable(error)))
+    } else {
+        Failure::Final(Fault::Refused(error))
+    }
+}
+
+fn is_transient(code: &SqlState) -> bool {
+    [
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        // A pooler that does not follow named statements.
+        SqlState::INVALID_SQL_STATEMENT_NAME,
+        SqlState::DUPLICATE_PSTATEMENT,
+    ]
+    .contains(code)
+}
+
+/// "cached plan must not change result type": the schema changed. The code alone says only
+/// that something is not supported, and the text is translated; the routine is neither.
+fn plan_is_outdated(reason: &DbError) -> bool {
+    *reason.code() == SqlState::FEATURE_NOT_SUPPORTED
+        && reason.routine() == Some("RevalidateCachedQuery")
+}
+
+/// Connection, resources, operator intervention, system, a standby, a shutdown.
+fn speaks_of_the_server(code: &SqlState) -> bool {
+    ["08", "53", "57", "58", "XX"]
+        .iter()
+        .any(|class| code.code().starts_with(class))
+        || *code == SqlState::READ_ONLY_SQL_TRANSACTION
+        || *code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
+}
+
+/// Grows with the tries, and differs between those who try at the same time.
+pub(super) fn pause(tries: u32) -> Duration {
+    let most = 1_u64 << tries.min(7);
+    Duration::from_micros(rand::random_range(500..=most * 1000))
+}
+
+/// Opens connections and reads their notices.
+struct Dial;
+
+type Dialled = Result<(Client, JoinHandle<()>), tokio_postgres::Error>;
+
+impl Connect for Dial {
+    fn connect(
+        &self,
+        config: &tokio_postgres::Config,
+    ) -> Pin<Box<dyn Future<Output = Dialled> + Send + '_>> {
+        let config = config.clone();
+        Box::pin(async move {
+            let (client, mut connection) = config.connect(NoTls).await?;
+            let driver = tokio::spawn(async move {
+                loop {
+                    match poll_fn(|context| connection.poll_message(context)).await {
+                        // Ending here closes the connection, which makes everything in
+                        // flight on it unknown.
+                        Some(Ok(AsyncMessage::Notice(notice))) if gave_up_replication(&notice) => {
+                            tracing::warn!(%notice, "a commit may not have been replicated");
+                            break;
+                        }
+                        Some(Ok(_)) => {}
+                        Some(Err(error)) => {
+                            tracing::debug!(%error, "a database connection ended");
+                            break;
+                        }
+                        None => break,
+                    }
+                }
+            });
+            Ok((client, driver))
+        })
+    }
+}
+
+/// "canceling wait for synchronous replication". The text is translated, the routine not.
+fn gave_up_replication(notice: &DbError) -> bool {
+    notice.routine() == Some("SyncRepWaitForLSN")
+}
+
+/// Where to connect, with what a primary's clients need.
+pub(super) fn target(url: &str) -> Result<tokio_postgres::Config, OpenError> {
+    let mut target: tokio_postgres::Config = url.parse().map_err(OpenError::Url)?;
+    if target.get_ssl_mode() == SslMode::Require {
+        return Err(OpenError::Tls);
+    }
+    target
+        .target_session_attrs(TargetSessionAttrs::ReadWrite)
+        .keepalives(true)
+        .keepalives_idle(KEEPALIVE_IDLE)
+        .keepalives_interval(KEEPALIVE_INTERVAL)
+        .keepalives_retries(KEEPALIVE_RETRIES)
+        .tcp_user_timeout(UNANSWERED_MAX);
+    if target.get_connect_timeout().is_none() {
+        target.connect_timeout(CONNECT_TIMEOUT);
+    }
+    if target.get_application_name().is_none() {
+        target.application_name("reprise");
+    }
+    Ok(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_encrypted_connection_is_not_promised_in_silence() {
+        let error = target("postgres://u:secret@h/d?sslmode=require").expect_err("no TLS here");
+        assert!(matches!(error, OpenError::Tls));
+        assert!(error.to_string().contains("sslmode"), "{error}");
+    }
+
+    #[test]
+    fn several_hosts_are_tried_for_the_one_that_can_be_written_to() {
+        let target = target("postgres://u@one:1,two:2/d").expect("a list of hosts");
+        assert_eq!(target.get_hosts().len(), 2);
+        assert_eq!(
+            target.get_target_session_attrs(),
+            TargetSessionAttrs::ReadWrite
+        );
+        assert!(target.get_keepalives());
+    }
+}

@@ -1,0 +1,469 @@
+//! How a record lies in its row: one place for columns, times and numbers, both ways. It
+//! knows no statement and no rule; what it cannot read it reports.
+
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use reprise_domain::content::{Body, Content, Sha};
+use reprise_domain::policy::OnLapse;
+use reprise_domain::record::{
+    Attempt, AttemptId, Ended, GivenBack, GrantReason, Outcome, Pending, PendingReason, Report,
+    ReportKind, Resolution, State,
+};
+use reprise_domain::{Record, RecordId, RecordName, Timestamp};
+use reprise_fingerprint::{Fingerprint, RuleId, Scheme};
+
+use super::column::{Blob, Code, Moment, codes, columns};
+
+columns! {
+    /// A record as its row has it; `None` is null.
+    RecordRow, RecordArrays {
+        id: Blob,
+        tenant: String,
+        operation: String,
+        subject: Option<String>,
+        key: String,
+        revision: i64,
+        created_at: Moment,
+        updated_at: Moment,
+        state: i16,
+        generation: i32,
+        key_spent: bool,
+        unaccounted: bool,
+        contradicted: bool,
+        fingerprint_scheme: i16,
+        fingerprint_rule: Option<String>,
+        fingerprint_digest: Blob,
+        attempt: i32,
+        attempt_id: Blob,
+        earlier_ids: Option<Blob>,
+        fence: i64,
+        granted_at: Moment,
+        lease_end: Moment,
+        lease_us: i64,
+        on_lapse: i16,
+        repeat_until: Option<Moment>,
+        why: i16,
+        owner: Option<String>,
+        sent: bool,
+        used: bool,
+        given_back: Option<i16>,
+        report_kind: Option<i16>,
+        report_digest: Option<Blob>,
+        pending_digests: Option<Blob>,
+        previous_attempt: Option<i32>,
+        previous_fence: Option<i64>,
+        previous_report_kind: Option<i16>,
+        previous_report_digest: Option<Blob>,
+        previous_pending_digests: Option<Blob>,
+        correlation_id: Option<String>,
+        provider_reference: Option<String>,
+        resource_id: Option<String>,
+        instruction: Option<Blob>,
+        pending_reason: Option<i16>,
+        pending_detail: Option<String>,
+        pending_since: Option<Moment>,
+        next_check: Option<Moment>,
+        recorded_at: Option<Moment>,
+        result_until: Option<Moment>,
+        memory_until: Option<Moment>,
+        code: Option<String>,
+        content_reference: Option<String>,
+        headers: Option<Blob>,
+        body: Option<Blob>,
+        body_size: Option<i64>,
+        body_sha256: Option<Blob>,
+        checksum: Option<Blob>,
+        resolution_attempt: Option<i32>,
+        resolution_digest: Option<Blob>,
+        resolution_content: Option<Blob>,
+        resolution_core: Option<Blob>,
+    }
+}
+
+codes! {
+    State { Processing = 1, Pending = 2, Completed = 3, FailedRetryable = 4, FailedFinal = 5 }
+    OnLapse { Pending = 1, TakeOverUnlessSent = 2, TakeOver = 3 }
+    GrantReason { First = 1, AfterRetryableFailure = 2, AfterLapsedLease = 3, AfterResolution = 4 }
+    Scheme { Raw = 1, Json = 2 }
+    ReportKind { Completed = 1, FailedRetryable = 2, FailedFinal = 3 }
+    GivenBack { Server = 1, Client = 2 }
+    PendingReason {
+        Reported = 1,
+        LeaseExpired = 2,
+        LeaseExpiredAfterSending = 3,
+        EarlierAttemptUnknown = 4,
+        ContradictoryReports = 5,
+    }
+}
+
+/// A row that cannot be read as a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unreadable {
+    /// The stored content does not match its checksum.
+    #[error("the content does not match its checksum")]
+    Damaged(RecordId),
+    /// A column holds what was never written.
+    #[error("column {0} holds what was never written there")]
+    Column(&'static str),
+}
+
+/// A content's columns; its resource id is the record's.
+pub(super) struct ContentColumns {
+    pub(super) code: Option<String>,
+    pub(super) reference: Option<String>,
+    pub(super) headers: Option<Blob>,
+    pub(super) body: Option<Blob>,
+    pub(super) body_size: Option<i64>,
+    pub(super) body_sha256: Option<Blob>,
+    pub(super) checksum: Blob,
+}
+
+impl From<&Content> for ContentColumns {
+    fn from(content: &Content) -> Self {
+        let (mut body, mut body_size, mut body_sha256) = (None, None, None);
+        match &content.body {
+            Some(Body::Data(data)) => body = Some(Blob(data.clone())),
+            Some(Body::Omitted { size, sha256 }) => {
+                body_size = Some(size.cast_signed());
+                body_sha256 = Some(Blob::copy(sha256));
+            }
+            None => {}
+        }
+        Self {
+            code: text(&content.code),
+            reference: text(&content.provider_reference),
+            headers: write_headers(&content.headers),
+            body,
+            body_size,
+            body_sha256,
+            checksum: Blob::copy(&content.checksum()),
+        }
+    }
+}
+
+impl From<&Record> for RecordRow {
+    fn from(record: &Record) -> Self {
+        let attempt = &record.attempt;
+        let previous = record.previous.as_ref();
+        let previous_report = previous.and_then(|ended| ended.report);
+        let pending = record.pending.as_ref();
+        let outcome = record.outcome.as_ref();
+        let content = outcome.map(|outcome| ContentColumns::from(&outcome.content));
+        let content = content.as_ref();
+        let resolution = record.resolution.as_ref();
+        Self {
+            id: Blob::copy(&record.name.id().0),
+            tenant: record.name.tenant().to_owned(),
+            operation: record.name.operation().to_owned(),
+            subject: text(record.name.subject()),
+            key: record.name.key().to_owned(),
+            revision: record.revision.cast_signed(),
+            created_at: Moment(record.created_at),
+            updated_at: Moment(record.updated_at),
+            state: record.state.code(),
+            generation: record.generation.cast_signed(),
+            key_spent: record.key_spent,
+            unaccounted: record.unaccounted,
+            contradicted: record.contradicted,
+            fingerprint_scheme: record.fingerprint.scheme.code(),
+            fingerprint_rule: text(record.fingerprint.rule.as_str()),
+            fingerprint_digest: Blob::copy(&record.fingerprint.digest),
+            attempt: attempt.number.cast_signed(),
+            attempt_id: Blob::copy(&attempt.id.0),
+            earlier_ids: joined(attempt.earlier_ids.iter().map(|id| id.0.as_slice())),
+            fence: attempt.fence.cast_signed(),
+            granted_at: Moment(attempt.granted_at),
+            lease_end: Moment(attempt.lease_end),
+            lease_us: reprise_domain::time::micros(attempt.lease),
+            on_lapse: attempt.on_lapse.code(),
+            repeat_until: attempt.repeat_until.map(Moment),
+            why: attempt.why.code(),
+            owner: text(&attempt.owner),
+            sent: attempt.sent,
+            used: attempt.used,
+            given_back: attempt.given_back.map(Code::code),
+            report_kind: attempt.report.map(|report| report.kind.code()),
+            report_digest: attempt.report.map(|report| Blob::copy(&report.digest)),
+            pending_digests: joined(attempt.pending_digests.iter().map(Sha::as_slice)),
+            previous_attempt: previous.map(|ended| ended.number.cast_signed()),
+            previous_fence: previous.map(|ended| ended.fence.cast_signed()),
+            previous_report_kind: previous_report.map(|report| report.kind.code()),
+            previous_report_digest: previous_report.map(|report| Blob::copy(&report.digest)),
+            previous_pending_digests: previous
+                .and_then(|ended| joined(ended.pending_digests.iter().map(Sha::as_slice))),
+            correlation_id: text(&record.correlation_id),
+            provider_reference: text(&record.provider_reference),
+            resource_id: text(&record.resource_id),
+            instruction: blob(&record.instruction),
+            pending_reason: pending.map(|pending| pending.reason.code()),
+            pending_detail: pending.and_then(|pending| text(&pending.detail)),
+            pending_since: pending.map(|pending| Moment(pending.since)),
+            next_check: pending.map(|pending| Moment(pending.next_check)),
+            recorded_at: outcome.map(|outcome| Moment(outcome.recorded_at)),
+            result_until: outcome.map(|outcome| Moment(outcome.result_until)),
+            memory_until: outcome.map(|outcome| Moment(outcome.memory_until)),
+            code: content.and_then(|content| content.code.clone()),
+            content_reference: content.and_then(|content| content.reference.clone()),
+            headers: content.and_then(|content| content.headers.clone()),
+            body: content.and_then(|content| content.body.clone()),
+            body_size: content.and_then(|content| content.body_size),
+            body_sha256: content.and_then(|content| content.body_sha256.clone()),
+            checksum: content.map(|content| content.checksum.clone()),
+            resolution_attempt: resolution.map(|found| found.attempt.cast_signed()),
+            resolution_digest: resolution.map(|found| Blob::copy(&found.digest)),
+            resolution_content: resolution
+                .and_then(|found| found.content.as_ref().map(|sha| Blob::copy(sha))),
+            resolution_core: resolution
+                .and_then(|found| found.core.as_ref().map(|sha| Blob::copy(sha))),
+        }
+    }
+}
+
+impl TryFrom<RecordRow> for Record {
+    type Error = Unreadable;
+
+    fn try_from(row: RecordRow) -> Result<Self, Unreadable> {
+        let subject = row.subject.clone().unwrap_or_default();
+        let (tenant, operation) = (row.tenant.clone(), row.operation.clone());
+        let name = RecordName::new(tenant, operation, subject, row.key.clone())
+            .map_err(|_| Unreadable::Column("key"))?;
+        if name.id().0[..] != row.id.0[..] {
+            return Err(Unreadable::Column("id"));
+        }
+        let outcome = outcome(&row, name.id())?;
+        Ok(Self {
+            name,
+            revision: row.revision.cast_unsigned(),
+            created_at: row.created_at.0,
+            updated_at: row.updated_at.0,
+            fingerprint: Fingerprint {
+                scheme: coded("fingerprint_scheme", row.fingerprint_scheme)?,
+                rule: RuleId::try_from(row.fingerprint_rule.clone().unwrap_or_default())
+                    .map_err(|_| Unreadable::Column("fingerprint_rule"))?,
+                digest: fixed("fingerprint_digest", &row.fingerprint_digest)?,
+            },
+            state: coded("state", row.state)?,
+            generation: row.generation.cast_unsigned(),
+            key_spent: row.key_spent,
+            unaccounted: row.unaccounted,
+            contradicted: row.contradicted,
+            attempt: attempt(&row)?,
+            previous: previous(&row)?,
+            pending: pending(&row)?,
+            outcome,
+            resolution: resolution(&row)?,
+            correlation_id: row.correlation_id.unwrap_or_default(),
+            provider_reference: row.provider_reference.unwrap_or_default(),
+            resource_id: row.resource_id.unwrap_or_default(),
+            instruction: row.instruction.unwrap_or_default().0,
+        })
+    }
+}
+
+fn attempt(row: &RecordRow) -> Result<Attempt, Unreadable> {
+    let ids = split("earlier_ids", row.earlier_ids.as_ref())?;
+    Ok(Attempt {
+        number: row.attempt.cast_unsigned(),
+        id: AttemptId(fixed("attempt_id", &row.attempt_id)?),
+        earlier_ids: ids.into_iter().map(AttemptId).collect(),
+        fence: row.fence.cast_unsigned(),
+        granted_at: row.granted_at.0,
+        lease_end: row.lease_end.0,
+        lease: Duration::from_micros(row.lease_us.unsigned_abs()),
+        on_lapse: coded("on_lapse", row.on_lapse)?,
+        repeat_until: row.repeat_until.map(|until| until.0),
+        why: coded("why", row.why)?,
+        owner: row.owner.clone().unwrap_or_default(),
+        sent: row.sent,
+        used: row.used,
+        given_back: row
+            .given_back
+            .map(|code| coded("given_back", code))
+            .transpose()?,
+        report: report(row.report_kind, row.report_digest.as_ref())?,
+        pending_digests: split("pending_digests", row.pending_digests.as_ref())?,
+    })
+}
+
+fn previous(row: &RecordRow) -> Result<Option<Ended>, Unreadable> {
+    let (Some(number), Some(fence)) = (row.previous_attempt, row.previous_fence) else {
+        return Ok(None);
+    };
+    let digests = row.previous_pending_digests.as_ref();
+    Ok(Some(Ended {
+        number: number.cast_unsigned(),
+        fence: fence.cast_unsigned(),
+        report: report(
+            row.previous_report_kind,
+            row.previous_report_digest.as_ref(),
+        )?,
+        pending_digests: split("previous_pending_digests", digests)?,
+    }))
+}
+
+fn report(kind: Option<i16>, digest: Option<&Blob>) -> Result<Option<Report>, Unreadable> {
+    let (Some(kind), Some(digest)) = (kind, digest) else {
+        return Ok(None);
+    };
+    Ok(Some(Report {
+        kind: coded("report_kind", kind)?,
+        digest: fixed("report_digest", digest)?,
+    }))
+}
+
+fn pending(row: &RecordRow) -> Result<Option<Pending>, Unreadable> {
+    let (Some(reason), Some(since), Some(next_check)) =
+        (row.pending_reason, row.pending_since, row.next_check)
+    else {
+        return Ok(None);
+    };
+    Ok(Some(Pending {
+        reason: coded("pending_reason", reason)?,
+        detail: row.pending_detail.clone().unwrap_or_default(),
+        since: since.0,
+        next_check: next_check.0,
+    }))
+}
+
+fn outcome(row: &RecordRow, id: RecordId) -> Result<Option<Outcome>, Unreadable> {
+    let (Some(recorded_at), Some(result_until), Some(memory_until)) =
+        (row.recorded_at, row.result_until, row.memory_until)
+    else {
+        return Ok(None);
+    };
+    let body = match (&row.body, row.body_size, &row.body_sha256) {
+        (Some(data), _, _) => Some(Body::Data(data.0.clone())),
+        (None, Some(size), Some(sha256)) => Some(Body::Omitted {
+            size: size.cast_unsigned(),
+            sha256: fixed("body_sha256", sha256)?,
+        }),
+        _ => None,
+    };
+    let content = Content {
+        code: row.code.clone().unwrap_or_default(),
+        headers: read_headers(row.headers.as_ref()).ok_or(Unreadable::Damaged(id))?,
+        body,
+        resource_id: row.resource_id.clone().unwrap_or_default(),
+        provider_reference: row.content_reference.clone().unwrap_or_default(),
+    };
+    let checksum = row.checksum.as_ref().map(|blob| &blob.0[..]);
+    if checksum != Some(&content.checksum()[..]) {
+        return Err(Unreadable::Damaged(id));
+    }
+    Ok(Some(Outcome {
+        content,
+        recorded_at: recorded_at.0,
+        result_until: result_until.0,
+        memory_until: memory_until.0,
+    }))
+}
+
+fn resolution(row: &RecordRow) -> Result<Option<Resolution>, Unreadable> {
+    let (Some(attempt), Some(digest)) = (row.resolution_attempt, &row.resolution_digest) else {
+        return Ok(None);
+    };
+    let sha = |column, blob: &Option<Blob>| blob.as_ref().map(|sha| fixed(column, sha)).transpose();
+    Ok(Some(Resolution {
+        attempt: attempt.cast_unsigned(),
+        digest: fixed("resolution_digest", digest)?,
+        content: sha("resolution_content", &row.resolution_content)?,
+        core: sha("resolution_core", &row.resolution_core)?,
+    }))
+}
+
+/// Reads a number that stands for a word.
+pub(super) fn coded<T: Code>(column: &'static str, code: i16) -> Result<T, Unreadable> {
+    T::of(code).ok_or(Unreadable::Column(column))
+}
+
+/// Reads bytes of a fixed length.
+pub(super) fn fixed<const N: usize>(
+    column: &'static str,
+    blob: &Blob,
+) -> Result<[u8; N], Unreadable> {
+    <[u8; N]>::try_from(&blob.0[..]).map_err(|_| Unreadable::Column(column))
+}
+
+/// A text as a column has it: null when empty. Postgres cannot keep U+0000, and no state
+/// change may fail for the sake of a comment.
+pub(super) fn text(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.replace('\0', "\u{FFFD}"))
+}
+
+/// Bytes as a column has them: null when empty.
+pub(super) fn blob(bytes: &Bytes) -> Option<Blob> {
+    (!bytes.is_empty()).then(|| Blob(bytes.clone()))
+}
+
+fn joined<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Option<Blob> {
+    let parts: Vec<&[u8]> = parts.collect();
+    (!parts.is_empty()).then(|| Blob(Bytes::from(parts.concat())))
+}
+
+fn split<const N: usize>(
+    column: &'static str,
+    blob: Option<&Blob>,
+) -> Result<Vec<[u8; N]>, Unreadable> {
+    let Some(blob) = blob else {
+        return Ok(Vec::new());
+    };
+    blob.0
+        .chunks(N)
+        .map(|part| <[u8; N]>::try_from(part).map_err(|_| Unreadable::Column(column)))
+        .collect()
+}
+
+fn write_headers(headers: &[(String, Bytes)]) -> Option<Blob> {
+    if headers.is_empty() {
+        return None;
+    }
+    let mut bytes = BytesMut::new();
+    for (name, value) in headers {
+        for part in [name.as_bytes(), value] {
+            let length = u32::try_from(part.len()).expect("headers are at most 16 KiB together");
+            bytes.put_u32(length);
+            bytes.put_slice(part);
+        }
+    }
+    Some(Blob(bytes.freeze()))
+}
+
+fn read_headers(blob: Option<&Blob>) -> Option<Vec<(String, Bytes)>> {
+    let mut rest = blob.cloned().unwrap_or_default().0;
+    let mut part = || {
+        let length = usize::try_from(rest.try_get_u32().ok()?).ok()?;
+        (length <= rest.len()).then(|| rest.split_to(length))
+    };
+    let mut headers = Vec::new();
+    while let Some(name) = part() {
+        headers.push((String::from_utf8(name.into()).ok()?, part()?));
+    }
+    Some(headers)
+}
+
+/// A record of moments as offsets, moved to where the clock stands.
+pub(super) fn shifted(mut record: Record, now: Timestamp) -> Record {
+    let shift = |moment: &mut Timestamp| moment.0 = moment.0.saturating_add(now.0);
+    let attempt = &mut record.attempt;
+    shift(&mut record.created_at);
+    shift(&mut record.updated_at);
+    shift(&mut attempt.granted_at);
+    shift(&mut attempt.lease_end);
+    attempt.repeat_until.as_mut().map(shift);
+    attempt.fence = attempt.fence.max(u64::try_from(now.0).unwrap_or(0));
+    record.outcome = record.outcome.map(|outcome| shifted_outcome(outcome, now));
+    record
+}
+
+/// As [`shifted`], of an outcome.
+pub(super) fn shifted_outcome(mut outcome: Outcome, now: Timestamp) -> Outcome {
+    for moment in [
+        &mut outcome.recorded_at,
+        &mut outcome.result_until,
+        &mut outcome.memory_until,
+    ] {
+        moment.0 = moment.0.saturating_add(now.0);
+    }
+    outcome
+}

@@ -1,0 +1,463 @@
+//! Carries out batches: first what can be settled in one statement, then, of what is left,
+//! a read, the decisions, and a guarded write. What somebody else holds up steps aside, so
+//! that its neighbours go on.
+//!
+//! It decides nothing about records.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use reprise_domain::command::{Answer, Command, Finding, Outcome, Refusal};
+use reprise_domain::policy::Policy;
+use reprise_domain::{Record, RecordId, Timestamp, View, reading};
+use tokio_util::task::TaskTracker;
+
+use super::aside::Aside;
+use super::database::{Database, Fault};
+use super::insert_fresh::{Inserted, insert_fresh};
+use super::plan::{self, HeldPlan, Plan};
+use super::read::read;
+use super::row::{RecordRow, shifted, shifted_outcome};
+use super::update_held::update_held;
+use super::write::{Write, Written, write};
+use super::{Config, record, record_id};
+use crate::store::queue::{Folded, Intake, Job, Lane, by_record, fold};
+use crate::store::{Error, OnChange};
+
+/// The commands of one record, in order.
+pub(super) type Group = (RecordId, Vec<Job>);
+type Decided = Result<Answer, Refusal>;
+
+/// Carries out what the lanes hand over.
+pub(super) struct Writer {
+    database: Database,
+    intake: Intake,
+    fast_path: bool,
+    on_change: Option<OnChange>,
+    pub(super) aside: Aside,
+    pub(super) tasks: TaskTracker,
+}
+
+/// A command with its plan.
+struct Planned<P> {
+    job: Job,
+    plan: Box<P>,
+}
+
+/// A record whose commands are decided but not yet written.
+struct Unwritten {
+    id: RecordId,
+    base: Option<Record>,
+    folded: Folded,
+}
+
+/// What a pass did not settle.
+#[derive(Default)]
+pub(super) struct Passed {
+    pub(super) missed: Vec<Missed>,
+    /// What waits for the next batch.
+    pub(super) postponed: Vec<Job>,
+}
+
+/// Commands that a pass could not carry out. Nothing of them happened.
+pub(super) struct Missed {
+    pub(super) group: Group,
+    pub(super) why: Why,
+}
+
+/// Why nothing happened.
+pub(super) enum Why {
+    /// Somebody else wrote first, or the time moved on.
+    Raced,
+    /// Somebody holds the row, or an insert of the same key.
+    Locked,
+    /// The database refused the statement.
+    Refused(Error),
+}
+
+impl Writer {
+    /// Starts a task for each lane.
+    pub(super) fn start(
+        database: Database,
+        intake: Intake,
+        lanes: Vec<Lane>,
+        config: &Config,
+        on_change: Option<OnChange>,
+    ) -> Arc<Self> {
+        let writer = Arc::new(Self {
+            database,
+            intake,
+            fast_path: config.fast_path,
+            on_change,
+            aside: Aside::new(config.pool_size),
+            tasks: TaskTracker::new(),
+        });
+        for lane in lanes {
+            writer.tasks.spawn(serve(Arc::clone(&writer), lane));
+        }
+        writer
+    }
+
+    pub(super) fn database(&self) -> &Database {
+        &self.database
+    }
+
+    pub(super) fn intake(&self) -> &Intake {
+        &self.intake
+    }
+
+    /// Ends when all that was handed in is carried out.
+    pub(super) async fn finish(&self) {
+        self.intake.close();
+        self.tasks.close();
+        self.tasks.wait().await;
+        self.database.close();
+    }
+
+    /// Carries a batch out, and returns what waits for the next one.
+    async fn batch(self: &Arc<Self>, jobs: Vec<Job>) -> Vec<Job> {
+        let (mut fresh, mut held, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+        for (id, jobs) in by_record(self.admitted(jobs)) {
+            if self.aside.holds(&id) {
+                self.step_aside((id, jobs));
+                continue;
+            }
+            // Only a command that is alone with its record has a plan.
+            match <[Job; 1]>::try_from(jobs) {
+                Ok([job]) => match self.plan(&job) {
+                    Some(Plan::Fresh(plan)) => fresh.push(Planned { job, plan }),
+                    Some(Plan::Held(plan)) => held.push(Planned { job, plan }),
+                    None => rest.push((id, vec![job])),
+                },
+                Err(jobs) => rest.push((id, jobs)),
+            }
+        }
+        let (taken, other) = tokio::join!(self.insert(fresh), self.update(held));
+        rest.extend(taken.into_iter().chain(other));
+        let passed = self.pass(rest).await;
+        for missed in passed.missed {
+            self.step_aside(missed.group);
+        }
+        passed.postponed
+    }
+
+    fn plan(&self, job: &Job) -> Option<Plan> {
+        self.fast_path.then(|| plan::of(&job.request)).flatten()
+    }
+
+    /// Leaves out what may begin an attempt while the clock cannot be trusted.
+    fn admitted(&self, jobs: Vec<Job>) -> Vec<Job> {
+        if self.database.clock_is_steady() {
+            return jobs;
+        }
+        let (refused, admitted) = jobs.into_iter().partition(|job: &Job| begins(job));
+        self.refuse(refused, &clock_was_set_back());
+        admitted
+    }
+
+    /// Inserts new records, and returns what found its key taken.
+    async fn insert(self: &Arc<Self>, plans: Vec<Planned<Record>>) -> Vec<Group> {
+        if plans.is_empty() {
+            return Vec::new();
+        }
+        let inserted = insert_fresh(&self.database, plans.iter().map(|planned| &*planned.plan));
+        let inserted: HashMap<RecordId, Inserted> = match inserted.await {
+            Ok(inserted) => inserted.into_iter().map(|row| (row.id, row)).collect(),
+            Err(fault) => {
+                self.failed(plans.into_iter().map(Planned::group).collect(), fault);
+                return Vec::new();
+            }
+        };
+        let mut taken = Vec::new();
+        for planned in plans {
+            let Some(row) = inserted.get(&planned.job.id()) else {
+                taken.push(planned.group());
+                continue;
+            };
+            self.changed(&row.id);
+            let record = shifted(*planned.plan, row.granted_at);
+            if row.now >= record.attempt.lease_end {
+                // It waited for so long that the lease is over: as if asked again.
+                taken.push((row.id, vec![planned.job]));
+                continue;
+            }
+            let view = View::of(record, &planned.job.request.policy, row.now);
+            let outcome = Outcome::Acquired { again: false };
+            self.settle(planned.job, Ok(Ok(Answer::Outcome(outcome, view))));
+        }
+        taken
+    }
+
+    /// Changes held records, and returns what found another row than the assumed one.
+    async fn update(self: &Arc<Self>, plans: Vec<Planned<HeldPlan>>) -> Vec<Group> {
+        if plans.is_empty() {
+            return Vec::new();
+        }
+        let updated = update_held(&self.database, plans.iter().map(|planned| &*planned.plan));
+        let (now, rows) = match updated.await {
+            Ok(updated) => updated,
+            Err(fault) => {
+                self.failed(plans.into_iter().map(Planned::group).collect(), fault);
+                return Vec::new();
+            }
+        };
+        let mut rows: HashMap<RecordId, RecordRow> = rows
+            .into_iter()
+            .map(|row| (record_id(&row.id), row))
+            .collect();
+        let mut other = Vec::new();
+        for planned in plans {
+            let id = planned.job.id();
+            let Some(row) = rows.remove(&id) else {
+                other.push(planned.group());
+                continue;
+            };
+            self.changed(&id);
+            let policy = Arc::clone(&planned.job.request.policy);
+            let answer = answer(*planned.plan, row, &policy, now);
+            self.settle(planned.job, answer.map(Ok));
+        }
+        other
+    }
+
+    /// One read, the decisions, and one write if anything changes.
+    pub(super) async fn pass(&self, groups: Vec<Group>) -> Passed {
+        let mut passed = Passed::default();
+        if groups.is_empty() {
+            return passed;
+        }
+        let names = groups.iter().map(|(_, jobs)| &jobs[0].request.name);
+        let (now, rows) = match read(&self.database, names).await {
+            Ok(read) => read,
+            Err(fault) => {
+                self.lost(groups, fault, &mut passed);
+                return passed;
+            }
+        };
+        let writes = self.decide(groups, rows, now, &mut passed);
+        if !writes.is_empty() {
+            self.write(writes, now, &mut passed).await;
+        }
+        passed
+    }
+
+    /// Decides on each group; answers at once where nothing is to be written.
+    fn decide(
+        &self,
+        groups: Vec<Group>,
+        mut rows: HashMap<RecordId, RecordRow>,
+        now: Timestamp,
+        passed: &mut Passed,
+    ) -> Vec<Unwritten> {
+        let mut writes = Vec::new();
+        for (id, jobs) in groups {
+            let base = match rows.remove(&id).map(record).transpose() {
+                Ok(base) => base,
+                Err(error) => {
+                    self.refuse(jobs, &error);
+                    continue;
+                }
+            };
+            let is_another = |found: &Record| found.name != jobs[0].request.name;
+            if base.as_ref().is_some_and(is_another) {
+                let error = Error::internal("two names have one record id");
+                self.refuse(jobs, &error);
+                continue;
+            }
+            let folded = fold(base.as_ref(), jobs, now);
+            if folded.change.is_some() || !folded.traces.is_empty() {
+                writes.push(Unwritten { id, base, folded });
+                continue;
+            }
+            passed.postponed.extend(folded.postponed);
+            for (job, answer) in folded.answers {
+                self.settle(job, Ok(answer));
+            }
+        }
+        writes
+    }
+
+    async fn write(&self, decided: Vec<Unwritten>, now: Timestamp, passed: &mut Passed) {
+        let writes: Vec<Write<'_>> = decided.iter().map(|one| one.write(now)).collect();
+        let (now, mut written) = match write(&self.database, &writes).await {
+            Ok(written) => written,
+            Err(fault) => {
+                let groups = decided.into_iter().map(Unwritten::group).collect();
+                self.lost(groups, fault, passed);
+                return;
+            }
+        };
+        for one in decided {
+            let why = match written.remove(&one.id) {
+                Some(Written::Done) => {
+                    self.done(one, now, passed);
+                    continue;
+                }
+                Some(Written::Locked) => Why::Locked,
+                Some(Written::Changed) | None => Why::Raced,
+            };
+            let group = one.group();
+            passed.missed.push(Missed { group, why });
+        }
+    }
+
+    fn done(&self, one: Unwritten, now: Timestamp, passed: &mut Passed) {
+        if one.folded.change.is_some() {
+            self.changed(&one.id);
+        }
+        passed.postponed.extend(one.folded.postponed);
+        for (job, answer) in one.folded.answers {
+            let policy = Arc::clone(&job.request.policy);
+            let answer =
+                answer.map(|answer| viewed(answer, |record| View::of(record, &policy, now)));
+            self.settle(job, Ok(answer));
+        }
+    }
+
+    /// A statement of a batch failed: what may have happened is unknown, what did not
+    /// happen runs on by itself, so that one bad member does not stop the others.
+    fn failed(self: &Arc<Self>, groups: Vec<Group>, fault: Fault) {
+        let mut passed = Passed::default();
+        self.lost(groups, fault, &mut passed);
+        for missed in passed.missed {
+            self.step_aside(missed.group);
+        }
+    }
+
+    fn lost(&self, groups: Vec<Group>, fault: Fault, passed: &mut Passed) {
+        let refused = match fault {
+            Fault::Unavailable(error) => {
+                for (_, jobs) in groups {
+                    self.refuse(jobs, &error);
+                }
+                return;
+            }
+            Fault::Refused(error) => Some(Error::internal(error)),
+            Fault::Blocked => None,
+        };
+        for group in groups {
+            let why = refused.clone().map_or(Why::Locked, Why::Refused);
+            passed.missed.push(Missed { group, why });
+        }
+    }
+
+    fn changed(&self, id: &RecordId) {
+        if let Some(on_change) = &self.on_change {
+            on_change(id);
+        }
+    }
+
+    pub(super) fn refuse(&self, jobs: Vec<Job>, error: &Error) {
+        for job in jobs {
+            job.settle(Err(error.clone()), &self.intake);
+        }
+    }
+
+    fn settle(&self, job: Job, answer: Result<Decided, Error>) {
+        // The very batch that shows that the clock was set back must not grant either.
+        let grants = matches!(
+            &answer,
+            Ok(Ok(Answer::Outcome(Outcome::Acquired { .. }, _)))
+        );
+        if grants && !self.database.clock_is_steady() {
+            job.settle(Err(clock_was_set_back()), &self.intake);
+        } else {
+            job.settle(answer, &self.intake);
+        }
+    }
+}
+
+async fn serve(writer: Arc<Writer>, mut lane: Lane) {
+    while let Some(jobs) = lane.next().await {
+        let postponed = writer.batch(jobs).await;
+        lane.postpone(postponed);
+    }
+}
+
+impl<P> Planned<P> {
+    fn group(self) -> Group {
+        (self.job.id(), vec![self.job])
+    }
+}
+
+impl Unwritten {
+    /// The commands again, in their order.
+    fn group(self) -> Group {
+        let answered = self.folded.answers.into_iter().map(|(job, _)| job);
+        (self.id, answered.chain(self.folded.postponed).collect())
+    }
+
+    fn write(&self, now: Timestamp) -> Write<'_> {
+        let folded = &self.folded;
+        let name = &folded.answers[0].0.request.name;
+        let answered = folded
+            .answers
+            .iter()
+            .filter_map(|(_, answer)| match answer {
+                Ok(answer) => Some(&view(answer).record),
+                Err(_) => None,
+            });
+        let seen = self.base.iter().chain(answered);
+        let valid_until = seen
+            .chain(folded.change.as_deref())
+            .map(|record| reading::holds_until(record, now))
+            .min();
+        Write {
+            name,
+            change: folded.change.as_deref(),
+            expected: self.base.as_ref().map(|base| base.revision),
+            valid_until: valid_until.unwrap_or(Timestamp::FAR),
+            traces: &folded.traces,
+        }
+    }
+}
+
+fn begins(job: &Job) -> bool {
+    match &job.request.command {
+        Command::Reserve(_) => true,
+        Command::Resolve(resolve) => matches!(resolve.finding, Finding::TakeOver { .. }),
+        _ => false,
+    }
+}
+
+fn clock_was_set_back() -> Error {
+    Error::unavailable("the database's clock was set back; an operator must look")
+}
+
+/// The plan's answer about the row that it was carried out on.
+fn answer(
+    plan: HeldPlan,
+    mut row: RecordRow,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<Answer, Error> {
+    let outcome = plan.change.outcome;
+    if outcome.is_some() {
+        // Its bytes are ours and were not sent back.
+        row.recorded_at = None;
+    }
+    let mut changed = record(row)?;
+    if let Some(outcome) = outcome {
+        changed.outcome = Some(shifted_outcome(outcome, now));
+    }
+    Ok(viewed(plan.answer, |_| View::of(changed, policy, now)))
+}
+
+/// The same answer with another view.
+fn viewed(answer: Answer, of: impl FnOnce(Record) -> View) -> Answer {
+    match answer {
+        Answer::Outcome(outcome, view) => Answer::Outcome(outcome, of(view.record)),
+        Answer::Reported(disposition, view) => Answer::Reported(disposition, of(view.record)),
+        Answer::Leased(view) => Answer::Leased(of(view.record)),
+        Answer::Closed(view) => Answer::Closed(of(view.record)),
+    }
+}
+
+fn view(answer: &Answer) -> &View {
+    match answer {
+        Answer::Outcome(_, view)
+        | Answer::Reported(_, view)
+        | Answer::Leased(view)
+        | Answer::Closed(view) => view,
+    }
+}

@@ -1,0 +1,284 @@
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use reprise_domain::command::{Complete, Disposition, Reserve};
+use reprise_domain::record::{AttemptId, GivenBack, State};
+use reprise_domain::token::Held;
+use reprise_domain::{Content, Policy, RecordName};
+use reprise_fingerprint::{Context as FingerprintContext, MediaType, raw};
+
+use super::*;
+
+const NOW: Timestamp = Timestamp(1_000_000);
+
+fn reserve(tenant: &str, key: &str, id: u8) -> Request {
+    let media_type = MediaType::parse("").expect("absent is allowed");
+    let context = FingerprintContext::from(Vec::new());
+    Request {
+        name: RecordName::new(tenant, "charge", "", key).expect("a valid name"),
+        policy: Arc::new(Policy::default()),
+        command: Command::Reserve(Reserve {
+            attempt_id: AttemptId([id; 16]),
+            fingerprints: vec![raw(&media_type, &context, b"payload")],
+            lease: None,
+            owner: String::new(),
+            correlation_id: String::new(),
+            instruction: bytes::Bytes::new(),
+            intent_time: None,
+        }),
+    }
+}
+
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
+fn one_lane(limits: Limits) -> (Intake, Lane) {
+    let (intake, mut lanes) = Intake::new(1, limits);
+    (intake, lanes.pop().expect("one lane was asked for"))
+}
+
+/// Hands requests in and keeps their callers waiting.
+macro_rules! waiting {
+    ($intake:expr, $($request:expr),+ $(,)?) => {
+        ($({
+            let mut call = Box::pin($intake.execute($request, later()));
+            let waker = Waker::noop();
+            assert!(call.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+            call
+        }),+)
+    };
+}
+
+fn keys(batch: &[Job]) -> Vec<&str> {
+    batch.iter().map(|job| job.request.name.key()).collect()
+}
+
+#[tokio::test]
+async fn a_batch_takes_what_is_there_in_order() {
+    let (intake, mut lane) = one_lane(Limits::default());
+    let _calls = waiting!(
+        intake,
+        reserve("t", "a", 1),
+        reserve("t", "b", 1),
+        reserve("t", "a", 2)
+    );
+    let batch = lane.next().await.expect("an open intake");
+    assert_eq!(keys(&batch), ["a", "b", "a"]);
+}
+
+#[tokio::test]
+async fn a_reserve_whose_caller_hung_up_before_its_batch_leaves_nothing() {
+    let (intake, mut lane) = one_lane(Limits::default());
+    let (gone, _stays) = waiting!(intake, reserve("t", "gone", 1), reserve("t", "stays", 1));
+    drop(gone);
+    let batch = lane.next().await.expect("an open intake");
+    assert_eq!(keys(&batch), ["stays"]);
+}
+
+#[tokio::test]
+async fn a_report_whose_caller_hung_up_is_carried_out_all_the_same() {
+    let (intake, mut lane) = one_lane(Limits::default());
+    let mut report = reserve("t", "k", 1);
+    report.command = complete(1, 1);
+    let gone = waiting!(intake, report);
+    drop(gone);
+    let batch = lane.next().await.expect("an open intake");
+    assert_eq!(keys(&batch), ["k"]);
+}
+
+fn complete(attempt: u32, fence: u64) -> Command {
+    let result = Content::of_code("ok");
+    Command::Complete(Complete {
+        held: Held {
+            attempt,
+            fence,
+            authentic: true,
+        },
+        digest: result.digest(),
+        core: result.core_digest(),
+        result,
+    })
+}
+
+#[tokio::test]
+async fn a_busy_tenant_leaves_room_for_others_and_the_rest_waits_in_order() {
+    let limits = Limits {
+        batch_max: 3,
+        tenant_share_max: 2,
+        ..Limits::default()
+    };
+    let (intake, mut lane) = one_lane(limits);
+    let _calls = waiting!(
+        intake,
+        reserve("busy", "1", 1),
+        reserve("busy", "2", 1),
+        reserve("busy", "3", 1),
+        reserve("busy", "4", 1),
+        reserve("quiet", "q", 1),
+    );
+    let first = lane.next().await.expect("an open intake");
+    assert_eq!(keys(&first), ["1", "2", "q"]);
+    let second = lane.next().await.expect("an open intake");
+    assert_eq!(keys(&second), ["3", "4"]);
+}
+
+#[tokio::test]
+async fn a_batch_is_bounded_by_bytes() {
+    let limits = Limits {
+        batch_bytes_max: 100,
+        ..Limits::default()
+    };
+    let (intake, mut lane) = one_lane(limits);
+    let large = |key: &str| {
+        let mut request = reserve("t", key, 1);
+        if let Command::Reserve(reserve) = &mut request.command {
+            reserve.instruction = vec![0; 80].into();
+        }
+        request
+    };
+    let _calls = waiting!(intake, large("1"), large("2"), large("3"));
+    let first = lane.next().await.expect("an open intake");
+    assert_eq!(keys(&first), ["1", "2"]);
+}
+
+#[tokio::test]
+async fn a_closed_intake_refuses_callers_finishes_what_it_has_and_ends() {
+    let (intake, mut lane) = one_lane(Limits::default());
+    let _call = waiting!(intake, reserve("t", "k", 1));
+    intake.close();
+    let refused = intake.execute(reserve("t", "late", 1), later()).await;
+    assert!(matches!(refused, Err(Error::Closed)));
+    let batch = lane.next().await.expect("what was queued");
+    assert_eq!(keys(&batch), ["k"]);
+    assert!(lane.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn past_the_deadline_the_outcome_is_unknown() {
+    let (intake, _lane) = one_lane(Limits::default());
+    let soon = tokio::time::Instant::now().into_std() + Duration::from_millis(5);
+    let late = intake.execute(reserve("t", "k", 1), soon).await;
+    assert!(matches!(late, Err(Error::Unavailable(_))));
+}
+
+/// Settles one waiting Reserve with the grant that `fold` decides.
+fn settle_one(intake: &Intake, batch: Vec<Job>) -> Record {
+    let folded = fold(None, batch, NOW);
+    let record = *folded.change.expect("a grant is written");
+    for (job, answer) in folded.answers {
+        job.settle(Ok(answer), intake);
+    }
+    record
+}
+
+#[tokio::test]
+async fn a_grant_whose_answer_nobody_takes_is_given_back() {
+    let (intake, mut lane) = one_lane(Limits::default());
+    let call = waiting!(intake, reserve("t", "k", 1));
+    let batch = lane.next().await.expect("an open intake");
+    let granted = settle_one(&intake, batch);
+    drop(call);
+
+    let back = lane.next().await.expect("the give-back");
+    let folded = fold(Some(&granted), back, NOW);
+    let record = folded.change.expect("given back");
+    assert_eq!(record.state, State::FailedRetryable);
+    assert_eq!(record.attempt.given_back, Some(GivenBack::Server));
+}
+
+#[tokio::test]
+async fn a_grant_whose_caller_hung_up_in_the_batch_is_given_back() {
+    let (intake, mut lane) = one_lane(Limits::default());
+    let call = waiting!(intake, reserve("t", "k", 1));
+    let batch = lane.next().await.expect("an open intake");
+    drop(call);
+    settle_one(&intake, batch);
+    let back = lane.next().await.expect("the give-back");
+    assert!(matches!(back[0].request.command, Command::GiveBack(_)));
+}
+
+#[tokio::test]
+async fn an_accepted_grant_is_not_given_back() {
+    let (intake, mut lane) = one_lane(Limits::default());
+    let call = waiting!(intake, reserve("t", "k", 1));
+    let batch = lane.next().await.expect("an open intake");
+    settle_one(&intake, batch);
+    let delivery = call.await.expect("settled");
+    assert!(delivery.accept().is_ok());
+    intake.close();
+    assert!(lane.next().await.is_none(), "nothing else was handed in");
+}
+
+#[tokio::test]
+async fn commands_of_one_record_are_decided_in_order_and_written_once() {
+    let (intake, mut lane) = one_lane(Limits::default());
+    let mut report = reserve("t", "k", 1);
+    report.command = complete(1, 1_000_000);
+    let _calls = waiting!(intake, reserve("t", "k", 1), reserve("t", "k", 2), report);
+    let batch = lane.next().await.expect("an open intake");
+    let folded = fold(None, batch, NOW);
+
+    let answers: Vec<_> = folded.answers.iter().map(|(_, answer)| answer).collect();
+    assert!(matches!(
+        answers[..],
+        [
+            Ok(Answer::Outcome(Outcome::Acquired { again: false }, _)),
+            Ok(Answer::Outcome(Outcome::Processing, _)),
+            Ok(Answer::Reported(Disposition::Recorded, _)),
+        ]
+    ));
+    let record = folded.change.expect("written");
+    assert_eq!((record.state, record.revision), (State::Completed, 2));
+}
+
+#[tokio::test]
+async fn a_second_grant_and_all_behind_it_wait_for_the_next_batch() {
+    let (intake, mut lane) = one_lane(Limits::default());
+    let calls = waiting!(intake, reserve("t", "k", 1));
+    let batch = lane.next().await.expect("an open intake");
+    let granted = settle_one(&intake, batch);
+    calls.await.expect("settled").accept().ok();
+
+    let back = |revision| Request {
+        command: Command::GiveBack(GiveBack { revision }),
+        ..reserve("t", "k", 0)
+    };
+    let _calls = waiting!(
+        intake,
+        back(granted.revision),
+        reserve("t", "k", 2),
+        back(granted.revision + 2),
+        reserve("t", "k", 3),
+        reserve("t", "k", 4),
+    );
+    let batch = lane.next().await.expect("an open intake");
+    let folded = fold(Some(&granted), batch, NOW);
+    assert_eq!(folded.answers.len(), 3);
+    assert_eq!(folded.postponed.len(), 2);
+
+    lane.postpone(folded.postponed);
+    let next = lane.next().await.expect("what was postponed");
+    assert_eq!(next.len(), 2);
+}
+
+#[tokio::test]
+async fn waiting_for_room_can_be_given_up_without_a_trace() {
+    let limits = Limits {
+        queued_max: 1,
+        ..Limits::default()
+    };
+    let (intake, mut lane) = one_lane(limits);
+    let _first = waiting!(intake, reserve("t", "first", 1));
+    {
+        let outside = pin!(intake.execute(reserve("t", "outside", 1), later()));
+        let waker = Waker::noop();
+        assert!(outside.poll(&mut Context::from_waker(waker)).is_pending());
+    }
+    intake.close();
+    let batch = lane.next().await.expect("an open intake");
+    assert_eq!(keys(&batch), ["first"]);
+    assert!(lane.next().await.is_none());
+}
