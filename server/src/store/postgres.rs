@@ -158,7 +158,9 @@ pub enum OpenError {
         found: String,
     },
     /// Not every text can be kept.
-    #[error("the database's encoding is {found}; make one with `create database ... encoding 'UTF8'`")]
+    #[error(
+        "the database's encoding is {found}; make one with `create database ... encoding 'UTF8'`"
+    )]
     Encoding {
         /// Its encoding.
         found: String,

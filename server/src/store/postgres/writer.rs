@@ -308,7 +308,8 @@ impl Writer {
         passed.postponed.extend(one.folded.postponed);
         for (job, answer) in one.folded.answers {
             let policy = Arc::clone(&job.request.policy);
-            let answer = answer.map(|answer| viewed(answer, |record| View::of(record, &policy, now)));
+            let answer =
+                answer.map(|answer| viewed(answer, |record| View::of(record, &policy, now)));
             self.settle(job, Ok(answer));
         }
     }
@@ -354,7 +355,10 @@ impl Writer {
 
     fn settle(&self, job: Job, answer: Result<Decided, Error>) {
         // The very batch that shows that the clock was set back must not grant either.
-        let grants = matches!(&answer, Ok(Ok(Answer::Outcome(Outcome::Acquired { .. }, _))));
+        let grants = matches!(
+            &answer,
+            Ok(Ok(Answer::Outcome(Outcome::Acquired { .. }, _)))
+        );
         if grants && !self.database.clock_is_steady() {
             job.settle(Err(clock_was_set_back()), &self.intake);
         } else {
@@ -386,10 +390,13 @@ impl Unwritten {
     fn write(&self, now: Timestamp) -> Write<'_> {
         let folded = &self.folded;
         let name = &folded.answers[0].0.request.name;
-        let answered = folded.answers.iter().filter_map(|(_, answer)| match answer {
-            Ok(answer) => Some(&view(answer).record),
-            Err(_) => None,
-        });
+        let answered = folded
+            .answers
+            .iter()
+            .filter_map(|(_, answer)| match answer {
+                Ok(answer) => Some(&view(answer).record),
+                Err(_) => None,
+            });
         let seen = self.base.iter().chain(answered);
         let valid_until = seen
             .chain(folded.change.as_deref())
