@@ -10,10 +10,14 @@ chmod 711 "$scratch"
 # Not exported: it marks the tests' processes and none of this script's own.
 environment=(TMPDIR="$scratch")
 
-# Process ids of what the tests started: all of it inherited TMPDIR. The
+# Process ids of what the tests started: all of it inherited TMPDIR or was told
+# a directory in it; PostgreSQL's children overwrite both but work in there. The
 # pattern comes by file, to keep it off grep's own command line.
 left_running() {
-    grep -slF -f <(echo "$scratch") /proc/[0-9]*/{environ,cmdline} | cut -d/ -f3 | sort -u || true
+    {
+        find /proc/[0-9]*/cwd -maxdepth 0 -lname "$scratch/*" 2>/dev/null || true
+        grep -slF -f <(echo "$scratch") /proc/[0-9]*/{environ,cmdline} || true
+    } | cut -d/ -f3 | sort -u
 }
 
 # The servers see the tests' end and stop by themselves within seconds. What

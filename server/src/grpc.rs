@@ -1,1 +1,96 @@
-//! The rpcs.
+//! The rpcs: convert, call, convert back, map the error. Layers know nothing of records,
+//! the services nothing of SQL, and no rule of the contract is here.
+//!
+//! | module | job |
+//! | --- | --- |
+//! | `reprise`, `reconciliation`, `policy` | one short method for each rpc |
+//! | `convert` | messages to commands, answers to messages |
+//! | `status` | errors to statuses |
+//! | `calls` | hang-ups, deadlines and waiting around the store |
+//! | `waiting` | who waits for which record, and what wakes them |
+//! | `policies` | the policies in force |
+//! | `layers` | what happens to every call |
+
+mod calls;
+pub(crate) mod convert;
+mod layers;
+mod policies;
+mod policy;
+mod reconciliation;
+mod reprise;
+mod status;
+mod waiting;
+
+use std::sync::Arc;
+
+use axum::Router;
+use reprise_proto::v1::policy_service_server::PolicyServiceServer;
+use reprise_proto::v1::reconciliation_service_server::ReconciliationServiceServer;
+use reprise_proto::v1::reprise_service_server::RepriseServiceServer;
+use tonic::server::NamedService;
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+
+pub(crate) use calls::Calls;
+pub(crate) use layers::{Bounds, Gate};
+pub(crate) use policies::Policies;
+pub use waiting::{Rooms, WaitLimits};
+
+use layers::MESSAGE_BYTES_MAX;
+
+/// All services with their layers, and the switch of their health.
+pub(crate) async fn router(
+    calls: &Arc<Calls>,
+    gate: &Arc<Gate>,
+) -> anyhow::Result<(Router, Health)> {
+    let reprise = RepriseServiceServer::new(reprise::Reprise(Arc::clone(calls)));
+    let reconciliation =
+        ReconciliationServiceServer::new(reconciliation::Reconciliation(Arc::clone(calls)));
+    let policy = PolicyServiceServer::new(policy::Policy(Arc::clone(calls)));
+    let (reporter, health_service) = tonic_health::server::health_reporter();
+    let mut health = Health(reporter);
+    health.set(ServingStatus::Serving).await;
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(reprise_proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let routes = Routes::new(reprise.max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(reconciliation.max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(policy.max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(health_service)
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?);
+    Ok((layers::around(routes.into_axum_router(), gate), health))
+}
+
+/// What the health service says.
+pub(crate) struct Health(HealthReporter);
+
+impl Health {
+    const NAMES: [&str; 4] = [
+        "",
+        <RepriseServiceServer<reprise::Reprise> as NamedService>::NAME,
+        <ReconciliationServiceServer<reconciliation::Reconciliation> as NamedService>::NAME,
+        <PolicyServiceServer<policy::Policy> as NamedService>::NAME,
+    ];
+
+    async fn set(&mut self, status: ServingStatus) {
+        for name in Self::NAMES {
+            self.0.set_service_status(name, status).await;
+        }
+    }
+
+    /// Tells everybody to go elsewhere.
+    pub(crate) async fn not_serving(&mut self) {
+        self.set(ServingStatus::NotServing).await;
+    }
+
+    /// Ends the streams of those who watch, which else never end.
+    pub(crate) async fn end(&mut self) {
+        for name in Self::NAMES {
+            self.0.clear_service_status(name).await;
+        }
+    }
+}

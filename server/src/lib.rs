@@ -6,12 +6,16 @@
 //! | [`store`] | what keeps records; the embedded file and Postgres |
 //! | [`grpc`] | the rpcs: convert, call, convert back, map the error |
 //! | [`serve`] | listener, lifetime, drain |
+//! | [`telemetry`] | logs |
 //! | [`cli`] | subcommands that speak gRPC to a server, and the demo |
 //!
 //! The rules about records are in the crate `reprise-domain` and nowhere else.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod cli;
 pub mod config;
 pub mod grpc;
 pub mod serve;
 pub mod store;
+pub mod telemetry;

@@ -1,2 +1,10 @@
-//! placeholder
-fn main() {}
+//! The program `reprise`: reads the command line, starts logging, carries it out.
+
+use std::process::ExitCode;
+
+fn main() -> anyhow::Result<ExitCode> {
+    let work = reprise::cli::parse(std::env::args_os());
+    let (format, level) = work.log();
+    reprise::telemetry::start(format, level)?;
+    Ok(reprise::cli::run(work))
+}

@@ -6,7 +6,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 
 /// Ports that need no privilege and that few services are known for.
 const FIRST: u16 = 10_240;
@@ -29,13 +29,11 @@ pub fn free() -> Result<u16> {
             return Ok(listener.local_addr()?.port());
         }
     }
-    anyhow::bail!("none of {TRIES} ports tried on 127.0.0.1 is free")
+    bail!("none of {TRIES} ports tried on 127.0.0.1 is free")
 }
 
 fn outside_the_ephemeral_range() -> Option<Range<u16>> {
-    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range")
-        .context("reading the range of ephemeral ports")
-        .ok()?;
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
     let first_ephemeral = text.split_whitespace().next()?.parse().ok()?;
     Some(FIRST..first_ephemeral)
 }

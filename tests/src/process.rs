@@ -27,12 +27,14 @@ use crate::poll;
 /// output; what follows is the server's own.
 ///
 /// A stopped process heeds no signal but KILL until it is continued, so CONT comes
-/// with each.
+/// with each. And where a process is stopped when the test program goes, the kernel
+/// sends HUP to its whole process group, which must not end the warden.
 const WARDEN: &str = r#"
 signal=$1 directory=$2
 shift 2
 sh -c 'echo "$$"; exec "$@"' sh "$@" </dev/null &
 server=$!
+trap '' HUP
 exec >/dev/null 2>&1
 if read -r asked; then
     kill -s "$asked" "$server"; kill -s CONT "$server"

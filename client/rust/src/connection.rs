@@ -47,7 +47,8 @@ impl Builder {
         }
     }
 
-    /// How long one attempt to connect may take. Default 2 s.
+    /// How long one attempt to connect may take: at most two fifths of the deadline.
+    /// Default 2 s.
     #[must_use]
     pub fn connect_timeout(mut self, limit: Duration) -> Builder {
         self.connect_timeout = limit;
@@ -98,7 +99,9 @@ impl Builder {
             _ => return Err(refused("must be http://host:port".to_owned())),
         }
         let endpoint = endpoint
-            .connect_timeout(self.connect_timeout)
+            // Below what one try gets, so that a host that does not answer is known as
+            // never sent to.
+            .connect_timeout(self.connect_timeout.min(self.deadline * 2 / 5))
             .tcp_nodelay(true)
             .tcp_keepalive(Some(TCP_KEEPALIVE))
             .http2_keep_alive_interval(PING_EVERY)

@@ -17,7 +17,7 @@ use crate::Client;
 use crate::effect::{LeaseLost, Uncertainty, Verdict};
 use crate::error::{Error, Reason};
 use crate::lease::Lease;
-use crate::outcome::{Marked, omit_over};
+use crate::outcome::{Acquired, Marked, omit_over};
 use crate::renewal::Renewal;
 use crate::report::{Delivery, Report};
 use crate::reserve::wire_duration;
@@ -48,20 +48,22 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    /// To be made inside the runtime.
-    pub(crate) fn new(
-        client: &Client,
-        record: &RecordName,
-        token: Bytes,
-        on_lapse: OnLapse,
-        result_bytes_max: u64,
-    ) -> Holding {
+    /// Of a grant. To be made inside the runtime, as soon as the grant is known.
+    pub(crate) fn granted(client: &Client, record: &RecordName, acquired: &Acquired) -> Holding {
+        let mut holding = Holding::lapsed(client, record, &acquired.token);
+        holding.on_lapse = acquired.on_lapse;
+        holding.result_bytes_max = acquired.result_bytes_max;
+        holding
+    }
+
+    /// Of a grant that lapsed before it was known; all that is left is to free it.
+    pub(crate) fn lapsed(client: &Client, record: &RecordName, token: &Bytes) -> Holding {
         Holding {
             client: client.clone(),
             record: record.clone(),
-            token,
-            on_lapse,
-            result_bytes_max,
+            token: token.clone(),
+            on_lapse: OnLapse::Pending,
+            result_bytes_max: 0,
             runtime: Handle::current(),
             stage: Stage::Granted,
             renewal: None,

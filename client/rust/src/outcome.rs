@@ -101,6 +101,8 @@ pub struct Marked {
     pub record: RecordSummary,
     /// Counted from the moment the request was sent.
     pub lease: Lease,
+    /// When the lease ends by the server's clock. To show, not to compare.
+    pub lease_expire_time: Option<SystemTime>,
 }
 
 /// The answer to Renew.
@@ -112,6 +114,8 @@ pub struct Renewed {
     pub record: RecordSummary,
     /// Counted from the moment the request was sent.
     pub lease: Lease,
+    /// When the lease ends by the server's clock. To show, not to compare.
+    pub lease_expire_time: Option<SystemTime>,
 }
 
 /// The answer to Lookup.
@@ -275,7 +279,11 @@ impl Reader {
         }
         let remaining = self.duration(answer.message.lease_remaining)?;
         let lease = Lease::counted(answer.sent, remaining, asked.unwrap_or(remaining));
-        Ok(Marked { record, lease })
+        Ok(Marked {
+            record,
+            lease,
+            lease_expire_time: answer.message.lease_expire_time.and_then(time),
+        })
     }
 
     pub(crate) fn renewed(self, answer: Answered<v1::RenewResponse>) -> Result<Renewed, Error> {
@@ -288,6 +296,7 @@ impl Reader {
             closed: answer.message.closed,
             record: self.record(answer.message.record)?,
             lease: Lease::counted(answer.sent, remaining, remaining),
+            lease_expire_time: answer.message.lease_expire_time.and_then(time),
         })
     }
 

@@ -14,7 +14,8 @@ use crate::effect::LeaseLost;
 use crate::error::Error;
 use crate::lease::Lease;
 
-/// The running renewal of one lease. Ends when dropped.
+/// The running renewal of one lease, to be stopped by whoever reports the effect.
+#[must_use]
 pub(crate) struct Renewal {
     task: JoinHandle<()>,
 }
@@ -38,16 +39,10 @@ impl Renewal {
     }
 
     /// Ends the renewal; no renewal is sent any more once this returned.
-    pub(crate) async fn stop(mut self) {
+    pub(crate) async fn stop(self) {
         self.task.abort();
         // It was cancelled, or had ended by itself; both are what is wanted here.
-        let _ended = (&mut self.task).await;
-    }
-}
-
-impl Drop for Renewal {
-    fn drop(&mut self) {
-        self.task.abort();
+        let _ended = self.task.await;
     }
 }
 

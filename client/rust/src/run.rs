@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reprise_proto::v1::{
-    LookupRequest, OnLapse, RecordName, RecordSummary, ReportDisposition, State,
-    lookup_request::Target,
+    LookupRequest, RecordName, RecordSummary, ReportDisposition, State, lookup_request::Target,
 };
 
 use crate::Client;
@@ -93,78 +92,54 @@ impl Client {
         E: Into<BoxError>,
     {
         let reserved = self.reserve(reserve).await?;
-        let holding = |token: &Bytes, on_lapse, result_bytes_max| {
-            Holding::new(
-                self,
-                &reserve.record,
-                token.clone(),
-                on_lapse,
-                result_bytes_max,
-            )
-        };
         let acquired = match &reserved.outcome {
             Outcome::Acquired(acquired) => acquired.clone(),
             // An earlier try of this very call was granted and lapsed before its answer
             // came. Nothing has begun, so the key is freed.
             Outcome::Pending(pending) if pending.yours && !pending.token.is_empty() => {
-                let lapsed = holding(&pending.token, OnLapse::Pending, u64::MAX);
+                let lapsed = Holding::lapsed(self, &reserve.record, &pending.token);
                 return Ok(too_late(lapsed, reserved.record).await);
             }
             _ => return Ok(Ran::found(reserved)),
         };
+        let granted = Holding::granted(self, &reserve.record, &acquired);
+        let instruction = instruction(&acquired, sending.as_ref(), reserve);
         let sending = sending.map(|sending| Sending {
-            instruction: keep_earlier(&acquired, sending.instruction),
+            instruction: instruction.clone(),
             ..sending
         });
-        let granted = holding(
-            &acquired.token,
-            acquired.on_lapse,
-            acquired.result_bytes_max,
-        );
+        let asked = sending.as_ref().and_then(|it| it.lease).or(reserve.lease);
         let Ready {
             mut holding,
             lease,
             record,
-        } = ready(
-            granted,
-            &acquired,
-            reserved.record,
-            reserve,
-            sending.as_ref(),
-        )
-        .await?;
+        } = match &sending {
+            Some(sending) => marked(granted, sending).await?,
+            None => unmarked(granted, acquired.lease, reserved.record, reserve).await,
+        };
         if !lease.enough_to_begin() {
             return Ok(too_late(holding, record).await);
         }
-        let asked = sending.as_ref().and_then(|sending| sending.lease);
-        let lost = holding.begin(lease, asked.or(reserve.lease));
-        let own = sending.map_or_else(|| reserve.instruction.clone(), |it| it.instruction);
-        let told = Effect {
+        let lost = holding.begin(lease, asked);
+        let ended = effect(Effect {
             record: reserve.record.clone(),
-            effect_key: acquired.effect_key.clone(),
+            effect_key: acquired.effect_key,
             fence: acquired.fence,
             generation: record.generation,
             attempt: record.attempt,
             reason: acquired.reason,
-            instruction: keep_earlier(&acquired, own),
+            instruction,
             earlier: acquired.earlier,
             lost,
-        };
-        match effect(told).await {
+        })
+        .await;
+        match ended {
             Ok(verdict) => {
                 let delivery = holding.settle(verdict.clone());
-                Ok(self
-                    .settled(record, verdict, delivery, &reserve.record)
-                    .await)
+                let name = &reserve.record;
+                Ok(self.settled(record, verdict, delivery, name).await)
             }
-            Err(error) => {
-                let error = error.into();
-                let delivery = holding.abandon(&format!("the effect ended in an error: {error}"));
-                if let Err(error) = delivery.answer().await {
-                    tracing::warn!(%error, "an unknown end is not on record yet");
-                }
-                Err(Error::Effect(error))
-            }
+            Err(error) => Err(abandoned(holding, error.into()).await),
         }
     }
 
@@ -255,37 +230,50 @@ struct Ready {
     record: RecordSummary,
 }
 
-async fn ready(
+async fn marked(holding: Holding, sending: &Sending) -> Result<Ready, Error> {
+    let (holding, marked) = holding.mark(sending).await?;
+    Ok(Ready {
+        holding,
+        lease: marked.lease,
+        record: marked.record,
+    })
+}
+
+async fn unmarked(
     holding: Holding,
-    acquired: &Acquired,
+    mut lease: Lease,
     record: RecordSummary,
     reserve: &Reserve,
-    sending: Option<&Sending>,
-) -> Result<Ready, Error> {
-    if let Some(sending) = sending {
-        let (holding, marked) = holding.mark(sending).await?;
-        return Ok(Ready {
-            holding,
-            lease: marked.lease,
-            record: marked.record,
-        });
-    }
-    let mut lease = acquired.lease;
+) -> Ready {
     // Who waited for the grant has counted the wait as lease; the server has not.
     if !reserve.wait.is_zero() && !lease.enough_to_begin() {
         lease = holding.renewed(reserve.lease).await.unwrap_or(lease);
     }
-    Ok(Ready {
+    Ready {
         holding,
         lease,
         record,
-    })
+    }
 }
 
-/// Attempts of one generation send the same request.
-fn keep_earlier(acquired: &Acquired, own: Bytes) -> Bytes {
-    match acquired.earlier.instruction.is_empty() {
-        true => own,
-        false => acquired.earlier.instruction.clone(),
+/// Reports an end that says nothing about the effect, and hands its error on.
+async fn abandoned(holding: Holding, error: BoxError) -> Error {
+    let delivery = holding.abandon(&format!("the effect ended in an error: {error}"));
+    if let Err(error) = delivery.answer().await {
+        tracing::warn!(%error, "an unknown end is not on record yet");
     }
+    Error::Effect(error)
+}
+
+/// The request to send. Attempts of one generation send the same one.
+fn instruction(acquired: &Acquired, sending: Option<&Sending>, reserve: &Reserve) -> Bytes {
+    [
+        Some(&acquired.earlier.instruction),
+        sending.map(|sending| &sending.instruction),
+    ]
+    .into_iter()
+    .flatten()
+    .find(|instruction| !instruction.is_empty())
+    .unwrap_or(&reserve.instruction)
+    .clone()
 }

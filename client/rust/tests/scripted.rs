@@ -6,7 +6,6 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
 use hyper_util::rt::TokioIo;
 use reprise_client::proto::policy_service_server::{PolicyService, PolicyServiceServer};
 use reprise_client::proto::reconciliation_service_server::{
@@ -14,7 +13,7 @@ use reprise_client::proto::reconciliation_service_server::{
 };
 use reprise_client::proto::reprise_service_server::{RepriseService, RepriseServiceServer};
 use reprise_client::proto::*;
-use reprise_client::{Builder, Client, Identity, Reserve, record_name};
+use reprise_client::{Builder, Client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
@@ -23,9 +22,7 @@ use tonic::transport::Server;
 use tonic::{Code, Request, Response, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
-pub const LEASE: Duration = Duration::from_secs(30);
-pub const RESULT_BYTES_MAX: u64 = 1024;
-pub const EFFECT_KEY: &str = "9f1c2d3e-4a5b-8c6d-9e7f-001122334455";
+pub use crate::answers::*;
 
 /// How one call is answered.
 pub enum Step<T> {
@@ -73,7 +70,7 @@ pub enum Asked {
 }
 
 #[derive(Default)]
-struct State_ {
+struct Memory {
     asked: Vec<(Instant, Asked)>,
     reserve: VecDeque<Step<ReserveResponse>>,
     mark_sending: VecDeque<Step<MarkSendingResponse>>,
@@ -95,7 +92,7 @@ struct Pipe {
 
 #[derive(Clone)]
 pub struct Script {
-    state: Arc<Mutex<State_>>,
+    state: Arc<Mutex<Memory>>,
     up: Arc<std::sync::atomic::AtomicU64>,
     frozen: tokio::sync::watch::Sender<bool>,
 }
@@ -151,13 +148,6 @@ impl Script {
         state.asked.iter().map(|(_, asked)| asked.clone()).collect()
     }
 
-    /// What was asked and when, without renewals.
-    pub fn asked_but_renewals(&self) -> Vec<Asked> {
-        let mut asked = self.asked();
-        asked.retain(|asked| !matches!(asked, Asked::Renew(_)));
-        asked
-    }
-
     pub fn times(&self) -> Vec<Instant> {
         let state = self.state.lock().unwrap();
         state.asked.iter().map(|(at, _)| *at).collect()
@@ -176,7 +166,7 @@ impl Script {
     async fn play<T>(
         &self,
         asked: Asked,
-        queue: impl Fn(&mut State_) -> Option<Step<T>>,
+        queue: impl Fn(&mut Memory) -> Option<Step<T>>,
         usual: impl FnOnce() -> T,
     ) -> Result<Response<T>, Status> {
         let mut step = {
@@ -223,7 +213,7 @@ impl Script {
         let (inner_read, inner_write) = tokio::io::split(inner);
         let up = self.clone().copy(outer_read, inner_write, true);
         let down = self.clone().copy(inner_read, outer_write, false);
-        let copying = vec![tokio::spawn(up), tokio::spawn(down)];
+        let copying = [tokio::spawn(up), tokio::spawn(down)];
         state.pipes.push(Pipe {
             copying: copying.iter().map(|task| task.abort_handle()).collect(),
         });
@@ -435,116 +425,4 @@ pub fn start_with(settings: impl FnOnce(Builder) -> Builder) -> (Client, Script)
         }))
     });
     (settings(builder).build().unwrap(), script)
-}
-
-pub fn ask() -> Reserve {
-    Reserve::new(
-        record_name("t1", "charge", "customer-7", "k1"),
-        Identity::json(r#"{"amount":100}"#),
-    )
-}
-
-pub fn wire(duration: Duration) -> prost_types::Duration {
-    duration.try_into().unwrap()
-}
-
-pub fn at(seconds: i64) -> Option<prost_types::Timestamp> {
-    Some(prost_types::Timestamp { seconds, nanos: 0 })
-}
-
-pub fn text(code: &str) -> Content {
-    reprise_client::content(code, format!("body of {code}"))
-}
-
-pub fn summary(state: State) -> RecordSummary {
-    RecordSummary {
-        record_id: "r".repeat(64),
-        state: state.into(),
-        attempt: 1,
-        revision: 1,
-        effect_key: EFFECT_KEY.to_owned(),
-        generation: 1,
-        ..RecordSummary::default()
-    }
-}
-
-pub fn grant() -> Acquired {
-    Acquired {
-        token: Bytes::from_static(b"token"),
-        fence: "1700000000000001".to_owned(),
-        lease_remaining: Some(wire(LEASE)),
-        lease_expire_time: at(1_700_000_030),
-        effect_key: EFFECT_KEY.to_owned(),
-        result_bytes_max: RESULT_BYTES_MAX,
-        on_lapse: OnLapse::Pending.into(),
-        reason: GrantReason::First.into(),
-        earlier: None,
-    }
-}
-
-pub fn reserved(state: State, outcome: reserve_response::Outcome) -> ReserveResponse {
-    ReserveResponse {
-        record: Some(summary(state)),
-        start_over: StartOver::No.into(),
-        outcome: Some(outcome),
-    }
-}
-
-pub fn granted(acquired: Acquired) -> ReserveResponse {
-    reserved(
-        State::Processing,
-        reserve_response::Outcome::Acquired(acquired),
-    )
-}
-
-pub fn marked() -> MarkSendingResponse {
-    MarkSendingResponse {
-        record: Some(summary(State::Processing)),
-        lease_remaining: Some(wire(LEASE)),
-        lease_expire_time: at(1_700_000_030),
-    }
-}
-
-pub fn completed() -> CompleteResponse {
-    CompleteResponse {
-        disposition: ReportDisposition::Recorded.into(),
-        record: Some(summary(State::Completed)),
-        adjusted: Vec::new(),
-    }
-}
-
-pub fn failed(disposition: ReportDisposition, state: State, kind: FailureKind) -> FailResponse {
-    FailResponse {
-        disposition: disposition.into(),
-        record: Some(RecordSummary {
-            failure_kind: kind.into(),
-            ..summary(state)
-        }),
-        adjusted: Vec::new(),
-    }
-}
-
-pub fn renewed(lease: Duration) -> RenewResponse {
-    RenewResponse {
-        closed: false,
-        record: Some(summary(State::Processing)),
-        lease_remaining: Some(wire(lease)),
-        lease_expire_time: at(1_700_000_030),
-    }
-}
-
-pub fn recorded(code: &str) -> Completed {
-    Completed {
-        result: Some(text(code)),
-        record_time: at(1_600_000_000),
-    }
-}
-
-pub fn found(state: State, reading: lookup_response::Reading) -> LookupResponse {
-    LookupResponse {
-        name: Some(ask().record),
-        record: Some(summary(state)),
-        start_over: StartOver::No.into(),
-        reading: Some(reading),
-    }
 }

@@ -12,6 +12,8 @@ use reprise_tests::process::{Process, RunAs, Server, Started};
 const LIMIT: Duration = Duration::from_secs(30);
 /// Names a directory to a test that runs in a process of its own.
 const OWNER_IN: &str = "HARNESS_OWNER_IN";
+/// The name of that directory where its server is to be frozen.
+const FROZEN: &str = "frozen";
 
 fn start(command: &[&str], directory: Option<&Path>) -> Result<Started> {
     let command = command.iter().map(Into::into).collect();
@@ -61,22 +63,27 @@ fn a_server_ends_and_its_directory_goes_when_its_owner_is_killed() -> Result<()>
     if let Some(directory) = std::env::var_os(OWNER_IN) {
         return own_a_server(Path::new(&directory));
     }
-    let directory = tempfile::tempdir()?;
-    let of_server = directory.path().join("of-server");
-    fs::create_dir(&of_server)?;
+    kill_the_owner_of("running")?;
+    kill_the_owner_of(FROZEN)
+}
+
+fn kill_the_owner_of(server: &str) -> Result<()> {
+    let base = tempfile::tempdir()?;
+    let directory = base.path().join(server);
+    fs::create_dir_all(directory.join("of-server"))?;
     let this_test = thread::current()
         .name()
         .context("a test has a name")?
         .to_owned();
     let mut owner = Command::new(std::env::current_exe()?)
         .args(["--exact", &this_test])
-        .env(OWNER_IN, directory.path())
+        .env(OWNER_IN, &directory)
         .stdout(Stdio::null())
         .spawn()?;
     let pid = poll::until("the server", LIMIT, || {
-        Ok(fs::read_to_string(directory.path().join("pid")).ok())
+        Ok(fs::read_to_string(directory.join("pid")).ok())
     })?;
-    assert!(runs(&pid));
+    assert!(runs(&pid), "{server}");
     owner.kill()?;
     owner.wait()?;
     poll::until(
@@ -85,13 +92,16 @@ fn a_server_ends_and_its_directory_goes_when_its_owner_is_killed() -> Result<()>
         || Ok((!runs(&pid)).then_some(())),
     )?;
     poll::until("the directory's end", LIMIT, || {
-        Ok((!of_server.exists()).then_some(()))
+        Ok((!directory.join("of-server").exists()).then_some(()))
     })
 }
 
 /// What the test does in the process that it starts and kills.
 fn own_a_server(directory: &Path) -> Result<()> {
     let started = start(&["sleep", "600"], Some(&directory.join("of-server")))?;
+    if directory.ends_with(FROZEN) {
+        started.process.freeze()?;
+    }
     let draft = directory.join("pid.new");
     fs::write(&draft, started.process.pid().to_string())?;
     fs::rename(draft, directory.join("pid"))?;

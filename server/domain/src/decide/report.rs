@@ -290,7 +290,11 @@ impl Scene<'_> {
                 PendingReason::LeaseExpired | PendingReason::LeaseExpiredAfterSending => {
                     Refusal::LeaseExpired
                 }
-                PendingReason::EarlierAttemptUnknown if record.state == State::Processing => {
+                // A lapse, whether or not it was written down; not the attempt's own word.
+                PendingReason::EarlierAttemptUnknown
+                    if record.state != State::FailedRetryable
+                        && record.attempt.report.is_none() =>
+                {
                     Refusal::LeaseExpired
                 }
                 PendingReason::Reported

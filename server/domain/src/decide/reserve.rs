@@ -39,20 +39,25 @@ impl Scene<'_> {
             let view = self.view(record.clone());
             return Self::keep(Answer::Outcome(Outcome::Mismatch(reason), view));
         }
-        let asker = asker(record, reserve.attempt_id);
+        self.ask(record, &Candidate::of(reserve))
+    }
+
+    /// Answers a caller with the right payload about a record whose memory is not over.
+    pub(super) fn ask(&self, record: &Record, candidate: &Candidate<'_>) -> Decision {
+        let asker = asker(record, candidate.attempt_id);
         match self.reading(record) {
-            Reading::Running { .. } => self.while_running(record, reserve, asker),
+            Reading::Running { .. } => self.while_running(record, candidate, asker),
             Reading::Takeable => match asker {
-                Asker::New => self.take_over(record, reserve),
-                Asker::Newest if !record.attempt.used => self.again(record, reserve.lease),
+                Asker::New => self.take_over(record, candidate),
+                Asker::Newest if !record.attempt.used => self.again(record, candidate.lease),
                 Asker::Newest | Asker::Earlier => Self::refuse(Refusal::AttemptOver),
             },
             Reading::Pending(_) => self.pending(record, asker),
             Reading::FailedRetryable => {
                 let back = record.attempt.given_back == Some(GivenBack::Server);
                 match asker {
-                    Asker::New => self.after_failure(record, reserve),
-                    Asker::Newest if back => self.after_failure(record, reserve),
+                    Asker::New => self.after_failure(record, candidate),
+                    Asker::Newest if back => self.after_failure(record, candidate),
                     Asker::Newest | Asker::Earlier => Self::refuse(Refusal::AttemptOver),
                 }
             }
@@ -60,11 +65,11 @@ impl Scene<'_> {
                 let view = self.view(record.clone());
                 Self::keep(Answer::Outcome(Outcome::Recorded, view))
             }
-            Reading::Over => unreachable!("filtered above"),
+            Reading::Over => unreachable!("callers filter it"),
         }
     }
 
-    fn while_running(&self, record: &Record, reserve: &Reserve, asker: Asker) -> Decision {
+    fn while_running(&self, record: &Record, candidate: &Candidate<'_>, asker: Asker) -> Decision {
         if asker != Asker::Newest || record.attempt.used {
             let view = self.view(record.clone());
             return Self::keep(Answer::Outcome(Outcome::Processing, view));
@@ -72,12 +77,12 @@ impl Scene<'_> {
         if record.contradicted {
             return self.pending(record, asker);
         }
-        self.again(record, reserve.lease)
+        self.again(record, candidate.lease)
     }
 
     /// The same attempt, token and fence. The revision rises, so that a give-back of the
     /// first answer and this one cannot cross. A lease that runs is not prolonged.
-    pub(super) fn again(&self, record: &Record, lease: Option<Duration>) -> Decision {
+    fn again(&self, record: &Record, lease: Option<Duration>) -> Decision {
         let mut next = self.next(record);
         if self.now >= record.attempt.lease_end {
             let lease = lease.unwrap_or(record.attempt.lease);
@@ -98,12 +103,8 @@ impl Scene<'_> {
         Self::keep(Answer::Outcome(Outcome::Pending { reason, yours }, view))
     }
 
-    fn take_over(&self, record: &Record, reserve: &Reserve) -> Decision {
-        let mut next = self.grant(
-            record,
-            &Candidate::of(reserve),
-            GrantReason::AfterLapsedLease,
-        );
+    fn take_over(&self, record: &Record, candidate: &Candidate<'_>) -> Decision {
+        let mut next = self.grant(record, candidate, GrantReason::AfterLapsedLease);
         // The attempt before may have sent; without a mark to look at, nobody knows.
         if record.attempt.on_lapse == OnLapse::TakeOver && !record.unaccounted {
             next.unaccounted = true;
@@ -114,9 +115,8 @@ impl Scene<'_> {
         self.granted(record, next, Ending::Lapsed).traced(audit)
     }
 
-    fn after_failure(&self, record: &Record, reserve: &Reserve) -> Decision {
-        let candidate = Candidate::of(reserve);
-        let next = self.grant(record, &candidate, GrantReason::AfterRetryableFailure);
+    fn after_failure(&self, record: &Record, candidate: &Candidate<'_>) -> Decision {
+        let next = self.grant(record, candidate, GrantReason::AfterRetryableFailure);
         let ending = match (record.attempt.given_back, &record.attempt.report) {
             (Some(_), _) => Ending::GivenBack,
             (None, Some(report)) if report.kind == ReportKind::FailedRetryable => {

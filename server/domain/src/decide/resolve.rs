@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::reserve::Candidate;
 use super::{AuditAction, Decision, Ending, Scene, Trace};
 use crate::Reading;
@@ -11,6 +13,8 @@ use crate::record::{AttemptId, GivenBack, GrantReason, PendingReason, Record, Re
 
 /// Code of the error of an attempt that was found to have had no effect.
 pub const NOT_APPLIED: &str = "NOT_APPLIED";
+
+static NO_INSTRUCTION: Bytes = Bytes::new();
 
 impl Scene<'_> {
     pub(super) fn resolve(&self, record: Option<&Record>, resolve: &Resolve) -> Decision {
@@ -66,7 +70,8 @@ impl Scene<'_> {
             Self::keep(Answer::Reported(Disposition::Repeated, view))
         };
         if let (true, Finding::TakeOver { attempt_id, lease }) = (same, &resolve.finding) {
-            return Some(self.take_over_again(record, *attempt_id, *lease));
+            let candidate = Candidate::of_resolver(record, resolve, *attempt_id, *lease);
+            return Some(self.ask(record, &candidate));
         }
         if same {
             return Some(repeated());
@@ -85,24 +90,6 @@ impl Scene<'_> {
         let reported = record.attempt.report.map(|report| report.digest);
         let resolved = record.resolution.and_then(|resolution| resolution.content);
         [reported, resolved].contains(&Some(found.digest))
-    }
-
-    /// By Reserve's rules: the same grant while it is unused, else its turn is over.
-    fn take_over_again(
-        &self,
-        record: &Record,
-        attempt_id: AttemptId,
-        lease: Option<Duration>,
-    ) -> Decision {
-        let attempt = &record.attempt;
-        let open = matches!(
-            self.reading(record),
-            Reading::Running { .. } | Reading::Takeable
-        );
-        if attempt.id != attempt_id || attempt.used || record.contradicted || !open {
-            return Self::refuse(Refusal::AttemptOver);
-        }
-        self.again(record, lease)
     }
 
     fn had_its_turn(&self, record: &Record, id: AttemptId) -> bool {
@@ -152,13 +139,7 @@ impl Scene<'_> {
             unreachable!("only called for a take-over");
         };
         let settled = self.concluded(record, resolve);
-        let candidate = Candidate {
-            attempt_id: *attempt_id,
-            lease: *lease,
-            owner: &resolve.actor,
-            correlation_id: &record.correlation_id,
-            instruction: &record.instruction,
-        };
+        let candidate = Candidate::of_resolver(record, resolve, *attempt_id, *lease);
         let mut next = self.grant(&settled, &candidate, GrantReason::AfterResolution);
         next.attempt.why = GrantReason::AfterResolution;
         // `concluded` and `grant` are one step to everybody else.
@@ -207,9 +188,27 @@ impl Scene<'_> {
         decision.traced(Trace::Replaced {
             attempt: record.attempt.number,
             provider_reference: former,
-            instruction: bytes::Bytes::new(),
+            instruction: Bytes::new(),
             at: self.now,
         })
+    }
+}
+
+impl<'a> Candidate<'a> {
+    /// A resolver sends what the record's generation sent; a new one begins without.
+    fn of_resolver(
+        record: &'a Record,
+        resolve: &'a Resolve,
+        attempt_id: AttemptId,
+        lease: Option<Duration>,
+    ) -> Self {
+        Self {
+            attempt_id,
+            lease,
+            owner: &resolve.actor,
+            correlation_id: &record.correlation_id,
+            instruction: &NO_INSTRUCTION,
+        }
     }
 }
 

@@ -1,0 +1,196 @@
+-- The embedded store's file: one SQLite database.
+--
+-- Times are microseconds since the Unix epoch, durations microseconds, digests and ids raw
+-- bytes. To look around:
+--
+--     select lower(hex(id)), tenant, operation, subject, key, state, attempt,
+--            datetime(lease_end / 1000000, 'unixepoch') from records;
+--
+-- Only the server writes here: a row that was changed by hand no longer matches its
+-- checksum and is answered as damaged. STRICT makes SQLite refuse values of another type
+-- than the column's. There are no foreign keys: side rows outlive what they tell about.
+
+-- Known to this file as a whole; one row.
+create table meta (
+    one integer primary key check (one = 1),
+    -- The secret that all tokens of this file are made with. Who has it can make tokens.
+    token_key blob not null check (length(token_key) = 32),
+    -- The latest moment that was written. The store's clock starts no earlier, so a
+    -- system clock that was set back gives out no fence a second time.
+    clock integer not null
+) strict;
+
+-- One row for each business intent.
+create table records (
+    -- SHA-256 of the identity. The row's address: effect keys lead back to their record by
+    -- a range of it, and a record is found by it alone. Rows keep SQLite's own rowid
+    -- beside it, since they can hold a body of megabytes, which a WITHOUT ROWID table
+    -- would drag through its inner pages.
+    id blob not null primary key check (length(id) = 32),
+    tenant text not null,
+    operation text not null,
+    subject text not null,
+    key text not null,
+    -- Rises with every write.
+    revision integer not null,
+    created_at integer not null,
+    updated_at integer not null,
+
+    fingerprint_scheme text not null check (fingerprint_scheme in ('raw', 'json')),
+    fingerprint_rule text not null,
+    fingerprint_digest blob not null check (length(fingerprint_digest) = 32),
+
+    -- As written; a lapse or an end of retention is judged at the moment of reading.
+    state text not null check (state in
+        ('processing', 'pending', 'completed', 'failed_retryable', 'failed_final')),
+    generation integer not null check (generation >= 1),
+    key_spent integer not null check (key_spent in (0, 1)),
+    unaccounted integer not null check (unaccounted in (0, 1)),
+    contradicted integer not null check (contradicted in (0, 1)),
+
+    -- The newest attempt.
+    attempt integer not null check (attempt >= 1),
+    attempt_id blob not null check (length(attempt_id) = 16),
+    -- The four before it, 16 bytes each, newest first.
+    earlier_attempt_ids blob not null check (length(earlier_attempt_ids) <= 64),
+    fence integer not null,
+    granted_at integer not null,
+    lease_end integer not null,
+    lease_us integer not null,
+    on_lapse text not null check (on_lapse in ('pending', 'take_over_unless_sent', 'take_over')),
+    repeat_until integer,
+    granted text not null check (granted in
+        ('first', 'after_retryable_failure', 'after_lapsed_lease', 'after_resolution')),
+    owner text not null,
+    sent integer not null check (sent in (0, 1)),
+    used integer not null check (used in (0, 1)),
+    given_back text check (given_back in ('server', 'client')),
+    -- What its token reported; both or neither.
+    reported text check (reported in ('completed', 'failed_retryable', 'failed_final')),
+    report_digest blob check ((report_digest is null) = (reported is null)),
+    -- Digests of its accepted MarkPending reports, 32 bytes each, newest last.
+    pending_digests blob not null,
+
+    -- How the attempt before it ended; null after a first grant.
+    previous_attempt integer,
+    previous_fence integer check ((previous_fence is null) = (previous_attempt is null)),
+    previous_reported text,
+    previous_report_digest blob
+        check ((previous_report_digest is null) = (previous_reported is null)),
+    previous_pending_digests blob
+        check ((previous_pending_digests is null) = (previous_attempt is null)),
+
+    correlation_id text not null,
+    provider_reference text not null,
+    resource_id text not null,
+    instruction blob not null,
+
+    -- Why and since when the outcome is uncertain; present in state pending.
+    pending_reason text,
+    pending_detail text,
+    pending_since integer,
+    pending_next_check integer,
+
+    -- The newest outcome, replayed byte for byte.
+    outcome_code text,
+    -- For each header: length of the name (4 bytes, big-endian), name, length of the value
+    -- (4 bytes), value.
+    outcome_headers blob,
+    -- Null and empty differ. A body that is not kept has size and digest instead.
+    outcome_body blob,
+    omitted_body_size integer check (omitted_body_size is null or outcome_body is null),
+    omitted_body_sha256 blob
+        check ((omitted_body_sha256 is null) = (omitted_body_size is null)),
+    outcome_resource_id text,
+    outcome_provider_reference text,
+    outcome_recorded_at integer,
+    result_until integer,
+    memory_until integer,
+
+    -- The newest resolution.
+    resolution_attempt integer,
+    resolution_digest blob,
+    resolution_content blob,
+    resolution_core blob,
+
+    -- First 16 bytes of SHA-256 over all columns before it.
+    checksum blob not null check (length(checksum) = 16)
+) strict;
+
+-- Side rows: what is to be seen later, but rules nothing. `seq` gives their order.
+
+-- Reports that were refused: possibly a second effect.
+create table evidence (
+    seq integer primary key,
+    record blob not null,
+    attempt integer not null,
+    reported text not null,
+    code text not null,
+    digest blob not null,
+    at integer not null,
+    -- A caller that repeats itself leaves one row. Its leading column also serves the
+    -- count that bounds the rows of a record, and reading them.
+    unique (record, attempt, digest)
+) strict;
+
+-- Attempts that another one followed.
+create table history (
+    seq integer primary key,
+    record blob not null,
+    attempt integer not null,
+    attempt_id blob not null,
+    owner text not null,
+    granted_at integer not null,
+    ended_at integer not null,
+    ending text not null,
+    code text not null,
+    provider_reference text not null
+) strict;
+
+-- Reading the history of one record.
+create index history_record on history (record);
+
+-- References and instructions that newer ones replaced.
+create table replaced (
+    seq integer primary key,
+    record blob not null,
+    attempt integer not null,
+    provider_reference text not null,
+    instruction blob not null,
+    at integer not null
+) strict;
+
+-- As for history.
+create index replaced_record on replaced (record);
+
+-- What people did, and what people want to see: who, when, what, why.
+create table audit (
+    seq integer primary key,
+    tenant text not null,
+    operation text not null,
+    -- Null where a policy was written.
+    record blob,
+    attempt integer check ((attempt is null) = (record is null)),
+    action text not null,
+    actor text not null,
+    evidence text not null,
+    -- The document that was written.
+    policy text check ((policy is null) = (record is not null)),
+    at integer not null
+) strict;
+
+-- As for history; changes of policies need not be found by record.
+create index audit_record on audit (record) where record is not null;
+
+-- Settings; an empty operation is the tenant's default.
+create table policies (
+    tenant text not null,
+    operation text not null,
+    -- JSON, durations in milliseconds.
+    document text not null,
+    -- Changes with every write.
+    etag text not null,
+    updated_at integer not null,
+    checksum blob not null check (length(checksum) = 16),
+    primary key (tenant, operation)
+) strict, without rowid;

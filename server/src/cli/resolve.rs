@@ -1,0 +1,249 @@
+//! `reprise resolve`: a person tells a record what happened.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::{ArgGroup, Args};
+use reprise_client::proto::{
+    Applied, FailureKind, LookupRequest, NotApplied, OperatorOverride, ResolveRequest,
+    ResolvedFailed, State, StillUnknown, TakeOver, lookup_request::Target, resolve_request,
+};
+use reprise_client::{AttemptId, Found, Resolved};
+use reprise_domain::text::INSTRUCTION_BYTES_MAX;
+
+use super::args::{self, ContentFlags, NameFlags, OutputFlags, ServerFlags};
+use super::exit::{Error, Exit};
+use super::input::{Source, Stdin};
+use super::output::Output;
+use super::report::{self, CHECK_AFTER_MAX};
+use super::reserve::TokenFile;
+use super::{answer, duration, table, wire_duration, words};
+
+/// Tell a record what happened, as its operator
+///
+/// Reads the record, shows what would be overridden, and asks on a terminal.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("found").required(true).args(["applied", "not_applied", "take_over", "failed", "still_unknown"]))]
+#[command(group = ArgGroup::new("basis").required(true).args(["evidence", "evidence_file"]))]
+pub(crate) struct ResolveFlags {
+    #[command(flatten)]
+    name: NameFlags,
+    /// It took place: completed, with the content as its result
+    #[arg(long, help_heading = "What was found out")]
+    applied: bool,
+    /// It did not: the next caller may try again
+    #[arg(long, help_heading = "What was found out")]
+    not_applied: bool,
+    /// It did not, and you carry it out now: prints a token
+    #[arg(long, help_heading = "What was found out")]
+    take_over: bool,
+    /// It did not and will not: failed for good, with the content as its error
+    #[arg(long, help_heading = "What was found out")]
+    failed: bool,
+    /// Still not known
+    #[arg(long, help_heading = "What was found out")]
+    still_unknown: bool,
+    /// What that rests on, in words: 1 byte to 16 KiB
+    #[arg(long, value_name = "TEXT")]
+    evidence: Option<String>,
+    /// The same from a file; `-` reads standard input
+    #[arg(long, value_name = "FILE")]
+    evidence_file: Option<Source>,
+    /// Who found out; user@host unless given
+    #[arg(long, value_parser = args::actor)]
+    actor: Option<String>,
+    /// The provider stored under this effect key that the effect will not take place
+    #[arg(long, conflicts_with_all = ["applied", "still_unknown"])]
+    effect_key_spent: bool,
+    /// The revision that you read; the present one unless given
+    #[arg(long, value_name = "NUMBER")]
+    revision: Option<u64>,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+    /// With --still-unknown, when to look again: 0 to 30d
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["applied", "not_applied", "take_over", "failed"], value_parser = duration::within(Duration::ZERO..=CHECK_AFTER_MAX))]
+    check_after: Option<Duration>,
+    /// With --take-over, how long you need: 100ms to 15m; the policy's unless given
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["applied", "not_applied", "failed", "still_unknown"], value_parser = args::lease)]
+    lease: Option<Duration>,
+    /// With --take-over, to repeat one that had no answer: 32 hexadecimal digits
+    #[arg(long, value_name = "HEX", conflicts_with_all = ["applied", "not_applied", "failed", "still_unknown"], value_parser = args::attempt_id)]
+    attempt_id: Option<[u8; 16]>,
+    /// With --take-over, write the token to this file, which only you may read
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["applied", "not_applied", "failed", "still_unknown"])]
+    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    content: ContentFlags,
+    /// What the provider calls the effect
+    #[arg(
+        long,
+        default_value = "",
+        hide_default_value = true,
+        value_name = "ID",
+        help_heading = "Content"
+    )]
+    provider_reference: String,
+    #[command(flatten)]
+    output: OutputFlags,
+    #[command(flatten)]
+    server: ServerFlags,
+}
+
+pub(crate) async fn run(flags: &ResolveFlags) -> Result<Exit, Error> {
+    let client = flags.server.client()?;
+    let mut request = request(flags)?;
+    let token_file = flags.token_file.as_deref().map(TokenFile::create);
+    let token_file = token_file.transpose()?;
+    let lookup = LookupRequest {
+        target: request.record.clone().map(Target::Record),
+        ..LookupRequest::default()
+    };
+    let found = client.lookup(lookup).await?;
+    show(flags, &found);
+    if !flags.yes && io::stdin().is_terminal() {
+        confirm()?;
+    }
+    let revision = flags.revision.unwrap_or(found.record.revision);
+    let authority = OperatorOverride { revision };
+    request.authority = Some(resolve_request::Authority::OperatorOverride(authority));
+    let attempt_id = attempt_id(&request);
+    let resolved = client.resolve(request).await.inspect_err(|error| {
+        if let (true, Some(id)) = (error.outcome_unknown(), &attempt_id) {
+            let id = hex::encode(id);
+            eprintln!("note: to repeat it as the same try, add --attempt-id {id}");
+        }
+    })?;
+    if let (Some(file), Some(grant)) = (token_file, &resolved.acquired) {
+        file.keep(&grant.token)?;
+    }
+    tell(flags, &resolved)
+}
+
+fn tell(flags: &ResolveFlags, resolved: &Resolved) -> Result<Exit, Error> {
+    report::warn_adjusted(&resolved.adjusted);
+    let what = report::disposition(resolved.disposition);
+    let words = match &resolved.acquired {
+        Some(_) => {
+            format!("{what}. The attempt is yours: carry it out, then report it with the token.")
+        }
+        None => format!("{what}. The record is {}.", words::record(&resolved.record)),
+    };
+    let token_file = flags.token_file.as_deref();
+    Output::new(&flags.output).grant(words, answer::resolved(resolved), token_file)?;
+    Ok(Exit::Done)
+}
+
+/// The request without the authority, which takes a look at the record.
+fn request(flags: &ResolveFlags) -> Result<ResolveRequest, Error> {
+    let mut stdin = Stdin::default();
+    Ok(ResolveRequest {
+        record: Some(flags.name.message()),
+        authority: None,
+        outcome: Some(outcome(flags, &mut stdin)?),
+        effect_key_spent: flags.effect_key_spent,
+        evidence: evidence(flags, &mut stdin)?,
+        actor: flags.actor.clone().unwrap_or_else(args::user_at_host),
+    })
+}
+
+fn outcome(flags: &ResolveFlags, stdin: &mut Stdin) -> Result<resolve_request::Outcome, Error> {
+    use resolve_request::Outcome;
+    let with_content = flags.applied || flags.failed;
+    if !with_content && !flags.content.is_empty() {
+        let content = "--code, --body-file, --header and --resource-id";
+        return Err(Error::Usage(format!(
+            "{content} need --applied or --failed"
+        )));
+    }
+    if !with_content && !flags.still_unknown && !flags.provider_reference.is_empty() {
+        let needs = "--applied, --failed or --still-unknown";
+        return Err(Error::Usage(format!("--provider-reference needs {needs}")));
+    }
+    if with_content {
+        let content = flags.content.read(&flags.provider_reference, stdin)?;
+        return Ok(match flags.applied {
+            true => Outcome::Applied(Applied {
+                result: Some(content),
+            }),
+            false => Outcome::Failed(ResolvedFailed {
+                error: Some(content),
+            }),
+        });
+    }
+    if flags.not_applied {
+        return Ok(Outcome::NotApplied(NotApplied {}));
+    }
+    if flags.take_over {
+        let id = flags.attempt_id.map(AttemptId::from_bytes);
+        let id = id.unwrap_or_else(AttemptId::random);
+        return Ok(Outcome::TakeOver(TakeOver {
+            attempt_id: Bytes::copy_from_slice(id.as_bytes()),
+            lease: flags.lease.map(wire_duration),
+        }));
+    }
+    Ok(Outcome::StillUnknown(StillUnknown {
+        check_after: flags.check_after.map(wire_duration),
+        provider_reference: flags.provider_reference.clone(),
+    }))
+}
+
+fn attempt_id(request: &ResolveRequest) -> Option<Bytes> {
+    match &request.outcome {
+        Some(resolve_request::Outcome::TakeOver(it)) => Some(it.attempt_id.clone()),
+        _ => None,
+    }
+}
+
+fn evidence(flags: &ResolveFlags, stdin: &mut Stdin) -> Result<String, Error> {
+    let (flag, text) = match (&flags.evidence, &flags.evidence_file) {
+        (Some(text), _) => ("--evidence", text.clone()),
+        (None, Some(source)) => ("--evidence-file", stdin.text(source)?),
+        (None, None) => ("--evidence", String::new()),
+    };
+    if text.is_empty() || text.len() > INSTRUCTION_BYTES_MAX {
+        let allowed = format!("must be 1 to {INSTRUCTION_BYTES_MAX} bytes");
+        return Err(Error::Usage(format!("{flag}: {allowed}")));
+    }
+    Ok(text)
+}
+
+/// Shows what is about to be overridden, on standard error: the answer comes later.
+fn show(flags: &ResolveFlags, found: &Found) {
+    eprintln!(
+        "The record at revision {}:\n{}\n\n{}",
+        found.record.revision,
+        words::found(found),
+        table::fields(&answer::found(found))
+    );
+    let decided =
+        found.record.state() == State::Failed && found.record.failure_kind() == FailureKind::Final;
+    if decided {
+        eprintln!(
+            "warning: the record says that it failed for good. Others may have started over \
+             with another key since: look for a second effect before you go on."
+        );
+    }
+    if flags.not_applied || flags.take_over || flags.failed {
+        eprintln!(
+            "note: that the provider shows nothing proves nothing while a request may still \
+             be under way, or once the provider has forgotten."
+        );
+    }
+}
+
+fn confirm() -> Result<(), Error> {
+    eprint!("Override it? Type yes: ");
+    let failed = || Error::io("standard error");
+    io::stderr().flush().map_err(failed())?;
+    let mut answer = String::new();
+    io::stdin()
+        .read_line(&mut answer)
+        .map_err(Error::io("standard input"))?;
+    match answer.trim() {
+        "yes" => Ok(()),
+        _ => Err(Error::NotConfirmed),
+    }
+}

@@ -1,0 +1,212 @@
+//! How calls reach the store: what must be carried out although its caller hangs up,
+//! what waits, and until when. State changes never live in an rpc's own future, which
+//! is dropped when the caller leaves.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reprise_domain::command::{Answer, Outcome};
+use reprise_domain::reading::View;
+use reprise_domain::{Policy, Reading, Record, RecordName, Refusal, Request, Timestamp};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::Instrument;
+
+use super::convert::Until;
+use super::layers::Deadline;
+use super::policies::Policies;
+use super::status::Error;
+use super::waiting::{Guest, Rooms, Woken};
+use crate::store::{Delivery, Store, Target};
+
+/// What was reported is tried for at least this long, whatever the caller's deadline is.
+const REPORT_TIME: Duration = Duration::from_secs(10);
+/// A call that brings no deadline past the layers that give it one.
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(10);
+
+/// What all services share.
+pub(crate) struct Calls {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) rooms: Rooms,
+    /// Reports that are carried out on their own.
+    pub(crate) reports: TaskTracker,
+    /// No calls are taken any more; whoever waits is answered.
+    pub(crate) draining: CancellationToken,
+}
+
+/// When the caller stops waiting.
+pub(crate) fn deadline<T>(request: &tonic::Request<T>) -> Instant {
+    let set = request.extensions().get::<Deadline>();
+    set.map_or_else(|| Instant::now() + DEADLINE_DEFAULT, |deadline| deadline.0)
+}
+
+impl Calls {
+    /// The policy that rules a record. Notes in the call's span which record it is
+    /// about; its id is a hash and shows nothing of the key.
+    pub(crate) fn policy(&self, name: &RecordName) -> Arc<Policy> {
+        let span = tracing::Span::current();
+        span.record("tenant", name.tenant());
+        span.record("operation", name.operation());
+        let id = name.id().to_string();
+        // 64 characters of ASCII.
+        span.record("record", &id[..16]);
+        self.policies.of(name.tenant(), name.operation())
+    }
+
+    /// Has a report decided, also when the caller hangs up after it arrived.
+    pub(crate) async fn carry_out(
+        &self,
+        request: Request,
+        deadline: Instant,
+    ) -> Result<Delivery, Error> {
+        let deadline = deadline.max(Instant::now() + REPORT_TIME);
+        let store = Arc::clone(&self.store);
+        let work = async move { store.execute(request, deadline).await };
+        let report = self.reports.spawn(work.in_current_span());
+        Ok(report.await.map_err(Error::internal)??)
+    }
+
+    /// Has a Reserve decided, and waits while somebody else holds the record.
+    pub(crate) async fn reserve(
+        &self,
+        request: Request,
+        wait: Duration,
+        deadline: Instant,
+    ) -> Result<Delivery, Error> {
+        let execute = || self.store.execute(request.clone(), deadline);
+        let Some(until) = wait_end(wait, &request.policy, deadline) else {
+            return Ok(execute().await?);
+        };
+        let mut guest = self.rooms.enter(request.name.id());
+        let first = execute().await?;
+        let Some(view) = held_by_other(&first) else {
+            return Ok(first);
+        };
+        if !guest.sit(request.name.tenant()) {
+            return Ok(first);
+        }
+        guest.seen(view.record.revision);
+        let mut turns_at = turn(view);
+        while guest.wait(turns_at, until, &self.draining).await == Woken::News {
+            let read = self.look(&mut guest, request.name.tenant(), &request.policy, deadline);
+            let view = read.await?;
+            let freed = match view.as_ref().map(|view| &view.reading) {
+                Some(Reading::Running { .. }) => {
+                    turns_at = view.as_ref().and_then(turn);
+                    continue;
+                }
+                None | Some(Reading::Takeable | Reading::FailedRetryable | Reading::Over) => true,
+                Some(
+                    Reading::Pending(_) | Reading::Completed { .. } | Reading::FailedFinal { .. },
+                ) => false,
+            };
+            let _turn = if freed {
+                let Some(turn) = guest.turn().await else {
+                    continue;
+                };
+                Some(turn)
+            } else {
+                None
+            };
+            let answer = execute().await?;
+            let Some(view) = held_by_other(&answer) else {
+                return Ok(answer);
+            };
+            // Another server was faster than the look.
+            turns_at = turn(view);
+            guest.tell_all();
+        }
+        Ok(execute().await?)
+    }
+
+    /// How a record reads, and waits until it reads as asked.
+    pub(crate) async fn lookup(
+        &self,
+        (tenant, target): (String, Target),
+        wait: Duration,
+        until: Until,
+        deadline: Instant,
+    ) -> Result<View, Error> {
+        let found = self.store.find(&tenant, target, deadline).await?;
+        let (record, now) = found.ok_or(Refusal::RecordNotFound)?;
+        let policy = self.policy(&record.name);
+        let id = record.name.id();
+        let mut view = present(View::of(record, &policy, now))?;
+        let Some(end) = wait_end(wait, &policy, deadline) else {
+            return Ok(view);
+        };
+        if until.holds(&view.reading) {
+            return Ok(view);
+        }
+        let mut guest = self.rooms.enter(id);
+        if !guest.sit(&tenant) {
+            return Ok(view);
+        }
+        loop {
+            // The first look is for what changed before the room was entered.
+            let seen = self.look(&mut guest, &tenant, &policy, deadline).await?;
+            view = present(seen.ok_or(Refusal::RecordNotFound)?)?;
+            if until.holds(&view.reading) {
+                return Ok(view);
+            }
+            if guest.wait(turn(&view), end, &self.draining).await == Woken::Over {
+                break;
+            }
+        }
+        let found = self.store.find(&tenant, Target::Id(id), deadline).await?;
+        let (record, now) = found.ok_or(Refusal::RecordNotFound)?;
+        present(View::of(record, &policy, now))
+    }
+
+    async fn look(
+        &self,
+        guest: &mut Guest,
+        tenant: &str,
+        policy: &Policy,
+        deadline: Instant,
+    ) -> Result<Option<View>, Error> {
+        let id = guest.id();
+        let read = async || self.store.find(tenant, Target::Id(id), deadline).await;
+        let seen = guest.look(read).await?;
+        let view = |seen: Arc<(Record, Timestamp)>| View::of(seen.0.clone(), policy, seen.1);
+        Ok(seen.map(view))
+    }
+}
+
+/// A record whose memory is over is none.
+fn present(view: View) -> Result<View, Error> {
+    match view.reading {
+        Reading::Over => Err(Refusal::RecordNotFound.into()),
+        _ => Ok(view),
+    }
+}
+
+/// When a wait ends, so that the caller still receives the state before its deadline;
+/// none where nobody waits.
+fn wait_end(wait: Duration, policy: &Policy, deadline: Instant) -> Option<Instant> {
+    let now = Instant::now();
+    let left = deadline.saturating_duration_since(now);
+    let margin = (left / 10).clamp(Duration::from_millis(50), Duration::from_millis(500));
+    let wait = wait.min(policy.wait_max).min(left.saturating_sub(margin));
+    (!wait.is_zero()).then(|| now + wait)
+}
+
+/// The view of a record that somebody else holds.
+fn held_by_other(delivery: &Delivery) -> Option<&View> {
+    match delivery.answer() {
+        Ok(Answer::Outcome(Outcome::Processing, view)) => Some(view),
+        _ => None,
+    }
+}
+
+/// When a record reads differently by itself.
+fn turn(view: &View) -> Option<Instant> {
+    let attempt = &view.record.attempt;
+    let after = match &view.reading {
+        Reading::Running { remaining } => Some(*remaining),
+        Reading::Takeable => attempt.repeat_until.map(|until| until.since(view.now)),
+        _ => None,
+    };
+    after.map(|after| Instant::now() + after)
+}

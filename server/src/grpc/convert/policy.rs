@@ -1,0 +1,263 @@
+//! Policies, both ways.
+
+use std::time::Duration;
+
+use prost::Message;
+use reprise_domain::policy::{HEADER_NAMES_MAX, OnLapse, POINTERS_MAX, RULES_MAX};
+use reprise_domain::text::FieldError;
+use reprise_domain::{Policy, name};
+use reprise_fingerprint::{Pointer, Rule};
+use reprise_proto::v1 as proto;
+
+use super::answer::on_lapse;
+use super::fields::{prose, required_text, span, timestamp};
+use crate::grpc::policies::Source;
+use crate::store::{PutPolicy, StoredPolicy};
+
+const REASON_BYTES_MAX: usize = 1024;
+const ETAG_BYTES_MAX: usize = 255;
+const POINTER_BYTES_MAX: usize = 1024;
+const PAGE_DEFAULT: usize = 100;
+const PAGE_MAX: u32 = 1000;
+/// A page ends early rather than grow beyond what clients receive by default (4 MiB).
+const PAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// PutPolicyRequest. What is unset is as in `built_in`.
+pub(crate) fn put_policy(
+    message: proto::PutPolicyRequest,
+    built_in: &Policy,
+) -> Result<PutPolicy, FieldError> {
+    let sent = message
+        .policy
+        .ok_or_else(|| FieldError::new("policy", "required"))?;
+    name::check_word("policy.tenant", &sent.tenant)?;
+    if !sent.operation.is_empty() {
+        name::check_word("policy.operation", &sent.operation)?;
+    }
+    if sent.etag.len() > ETAG_BYTES_MAX || sent.etag.chars().any(char::is_control) {
+        return Err(FieldError::new("policy.etag", "as answered, or empty"));
+    }
+    let actor = required_text("actor", message.actor)?;
+    let reason = prose("reason", message.reason, REASON_BYTES_MAX)?;
+    let policy = policy(&sent, built_in)?;
+    policy.check()?;
+    Ok(PutPolicy {
+        tenant: sent.tenant,
+        operation: sent.operation,
+        policy,
+        etag: sent.etag,
+        actor,
+        reason,
+    })
+}
+
+/// A policy as sent. What is unset is as in `built_in`.
+pub(crate) fn policy(sent: &proto::Policy, built_in: &Policy) -> Result<Policy, FieldError> {
+    let (on_lapse, repeat_within) = lapse(sent, built_in)?;
+    Ok(Policy {
+        on_lapse,
+        repeat_within,
+        lease: setting("lease", sent.lease, built_in.lease)?,
+        wait_max: setting("wait_max", sent.wait_max, built_in.wait_max)?,
+        result_retention: setting(
+            "result_retention",
+            sent.result_retention,
+            built_in.result_retention,
+        )?,
+        memory_retention: setting(
+            "memory_retention",
+            sent.memory_retention,
+            built_in.memory_retention,
+        )?,
+        result_bytes_max: sent.result_bytes_max.unwrap_or(built_in.result_bytes_max),
+        headers: match &sent.headers {
+            None => built_in.headers.clone(),
+            Some(list) => headers(list)?,
+        },
+        rules: rules(&sent.fingerprint_rules)?,
+        settle_after: setting("settle_after", sent.settle_after, built_in.settle_after)?,
+    })
+}
+
+fn lapse(
+    sent: &proto::Policy,
+    built_in: &Policy,
+) -> Result<(OnLapse, Option<Duration>), FieldError> {
+    let on_lapse = match proto::OnLapse::try_from(sent.on_lapse) {
+        Ok(proto::OnLapse::Unspecified) => built_in.on_lapse,
+        Ok(proto::OnLapse::Pending) => OnLapse::Pending,
+        Ok(proto::OnLapse::TakeOverUnlessSent) => OnLapse::TakeOverUnlessSent,
+        Ok(proto::OnLapse::TakeOver) => OnLapse::TakeOver,
+        Err(_) => {
+            let allowed = "PENDING, TAKE_OVER_UNLESS_SENT or TAKE_OVER";
+            return Err(FieldError::new("policy.on_lapse", allowed));
+        }
+    };
+    let repeat_within = match sent.repeat_within {
+        Some(sent) => Some(whole_millis("repeat_within", sent)?),
+        None if on_lapse == OnLapse::TakeOver => built_in.repeat_within,
+        None => None,
+    };
+    Ok((on_lapse, repeat_within))
+}
+
+fn setting(
+    field: &str,
+    sent: Option<prost_types::Duration>,
+    built_in: Duration,
+) -> Result<Duration, FieldError> {
+    sent.map_or(Ok(built_in), |sent| whole_millis(field, sent))
+}
+
+/// Policies are kept in whole milliseconds; [`Policy::check`] knows the ranges.
+fn whole_millis(field: &str, sent: prost_types::Duration) -> Result<Duration, FieldError> {
+    match Duration::try_from(sent) {
+        Ok(duration) if duration.subsec_nanos().is_multiple_of(1_000_000) => Ok(duration),
+        _ => Err(FieldError::new(
+            format!("policy.{field}"),
+            "0 or longer, in whole milliseconds",
+        )),
+    }
+}
+
+fn headers(list: &proto::HeaderAllowList) -> Result<Vec<String>, FieldError> {
+    if list.names.len() > HEADER_NAMES_MAX {
+        return Err(FieldError::new("policy.headers", "at most 64 names"));
+    }
+    let names = list.names.iter();
+    Ok(names.map(|name| name.to_ascii_lowercase()).collect())
+}
+
+fn rules(sent: &[proto::FingerprintRule]) -> Result<Vec<Rule>, FieldError> {
+    if sent.is_empty() {
+        return Ok(vec![Rule::default()]);
+    }
+    if sent.len() > RULES_MAX {
+        let allowed = "at most 8 rules";
+        return Err(FieldError::new("policy.fingerprint_rules", allowed));
+    }
+    let rule = |(at, rule): (usize, &proto::FingerprintRule)| {
+        let field = format!("policy.fingerprint_rules[{at}]");
+        let ignore = pointers(&format!("{field}.ignore"), &rule.ignore)?;
+        let unordered = pointers(&format!("{field}.unordered"), &rule.unordered)?;
+        Rule::new(ignore, unordered).map_err(|error| FieldError::new(field, error.to_string()))
+    };
+    sent.iter().enumerate().map(rule).collect()
+}
+
+fn pointers(field: &str, sent: &[String]) -> Result<Vec<Pointer>, FieldError> {
+    if sent.len() > POINTERS_MAX {
+        return Err(FieldError::new(field, "at most 64 pointers"));
+    }
+    let pointer = |(at, text): (usize, &String)| {
+        let field = format!("{field}[{at}]");
+        // Pointers go to a text column, which has no U+0000.
+        if text.len() > POINTER_BYTES_MAX || text.contains('\0') {
+            let allowed = "at most 1,024 bytes without U+0000";
+            return Err(FieldError::new(field, allowed));
+        }
+        text.parse()
+            .map_err(|error: reprise_fingerprint::PointerError| {
+                FieldError::new(field, error.to_string())
+            })
+    };
+    sent.iter().enumerate().map(pointer).collect()
+}
+
+/// A policy as it is in force for `tenant` and `operation`. The etag is for editing.
+pub(crate) fn policy_message(
+    tenant: &str,
+    operation: &str,
+    policy: &Policy,
+    stored: Option<&StoredPolicy>,
+    etag: &str,
+) -> proto::Policy {
+    proto::Policy {
+        tenant: tenant.to_owned(),
+        operation: operation.to_owned(),
+        on_lapse: on_lapse(policy.on_lapse).into(),
+        repeat_within: policy.repeat_within.map(span),
+        lease: Some(span(policy.lease)),
+        wait_max: Some(span(policy.wait_max)),
+        result_retention: Some(span(policy.result_retention)),
+        memory_retention: Some(span(policy.memory_retention)),
+        result_bytes_max: Some(policy.result_bytes_max),
+        headers: Some(proto::HeaderAllowList {
+            names: policy.headers.clone(),
+        }),
+        fingerprint_rules: policy.rules.iter().map(rule_message).collect(),
+        settle_after: Some(span(policy.settle_after)),
+        etag: etag.to_owned(),
+        update_time: stored.map(|stored| timestamp(stored.updated_at)),
+    }
+}
+
+fn rule_message(rule: &Rule) -> proto::FingerprintRule {
+    let texts = |pointers: &[Pointer]| pointers.iter().map(ToString::to_string).collect();
+    proto::FingerprintRule {
+        id: rule.id().as_str().to_owned(),
+        ignore: texts(rule.ignore()),
+        unordered: texts(rule.unordered()),
+    }
+}
+
+/// Where a policy comes from.
+pub(crate) fn source(source: Source) -> proto::PolicySource {
+    match source {
+        Source::Operation => proto::PolicySource::Operation,
+        Source::Tenant => proto::PolicySource::Tenant,
+        Source::BuiltIn => proto::PolicySource::BuiltIn,
+    }
+}
+
+/// Where a page begins (the operation after which it does; none for the first page) and
+/// how long it is at most.
+pub(crate) fn list_start(
+    message: &proto::ListPoliciesRequest,
+) -> Result<(Option<&str>, usize), FieldError> {
+    name::check_word("tenant", &message.tenant)?;
+    let size = match message.page_size {
+        0 => PAGE_DEFAULT,
+        size @ 1..=PAGE_MAX => size as usize,
+        _ => return Err(FieldError::new("page_size", "0 to 1,000")),
+    };
+    let token = message.page_token.as_str();
+    if token.is_empty() {
+        return Ok((None, size));
+    }
+    let after = token.strip_prefix(PAGE_TOKEN);
+    let after = after.filter(|name| name.is_empty() || name::check_word("", name).is_ok());
+    match after {
+        Some(after) => Ok((Some(after), size)),
+        None => Err(FieldError::new("page_token", "as answered, or empty")),
+    }
+}
+
+/// Marks a page token, since the operation that it names may be the empty one.
+const PAGE_TOKEN: &str = "after:";
+
+/// A page of what remains of a tenant's policies, in order of operation.
+pub(crate) fn page<'a>(
+    rest: impl Iterator<Item = &'a StoredPolicy>,
+    size: usize,
+) -> proto::ListPoliciesResponse {
+    let mut page = proto::ListPoliciesResponse::default();
+    let mut bytes = 0;
+    for stored in rest {
+        let message = policy_message(
+            &stored.tenant,
+            &stored.operation,
+            &stored.policy,
+            Some(stored),
+            &stored.etag,
+        );
+        bytes += message.encoded_len();
+        let full = page.policies.len() == size || bytes > PAGE_BYTES_MAX;
+        if let (true, Some(last)) = (full, page.policies.last()) {
+            page.next_page_token = format!("{PAGE_TOKEN}{}", last.operation);
+            break;
+        }
+        page.policies.push(message);
+    }
+    page
+}

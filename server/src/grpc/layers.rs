@@ -1,0 +1,289 @@
+//! What happens to every call before and after its method, whatever the method is: a
+//! span, admission, the deadline, the size of the message, and errors in our form. Knows
+//! nothing of records.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use http::{HeaderMap, StatusCode, header};
+use http_body_util::{BodyExt, Collected, LengthLimitError, Limited};
+use reprise_domain::text::FieldError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status};
+use tracing::Instrument;
+
+use super::status::Error;
+
+/// Largest message that is read. More than any content that is kept, so that reports
+/// over a limit can be adjusted and need not be refused.
+pub(crate) const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// A gRPC message on the wire begins with a flag and its length.
+const PREFIX_BYTES: usize = 5;
+const OURS: &str = "/reprise.v1.";
+
+/// Bounds of calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Calls under way at once.
+    pub(crate) calls_max: usize,
+    /// For calls that bring no deadline.
+    pub(crate) deadline_default: Duration,
+    /// Longer deadlines are cut to this.
+    pub(crate) deadline_max: Duration,
+}
+
+/// Lets calls in, until the server drains.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    bounds: Bounds,
+    room: Arc<Semaphore>,
+    draining: CancellationToken,
+}
+
+impl Gate {
+    pub(crate) fn new(bounds: Bounds, draining: CancellationToken) -> Self {
+        let calls_max = bounds.calls_max.min(Semaphore::MAX_PERMITS);
+        Self {
+            bounds,
+            room: Arc::new(Semaphore::new(calls_max)),
+            draining,
+        }
+    }
+
+    fn admit(&self) -> Result<OwnedSemaphorePermit, Error> {
+        if self.draining.is_cancelled() {
+            return Err(Error::ShuttingDown);
+        }
+        Arc::clone(&self.room)
+            .try_acquire_owned()
+            .map_err(|_| Error::Overloaded)
+    }
+
+    /// Returns when no call is under way. To be asked once the server drains.
+    pub(crate) async fn idle(&self) {
+        let all = u32::try_from(self.bounds.calls_max).unwrap_or(u32::MAX);
+        // The semaphore is never closed, so this waits and cannot fail.
+        drop(self.room.acquire_many(all).await);
+    }
+
+    fn deadline(&self, headers: &HeaderMap) -> Result<Instant, Error> {
+        let asked = match headers.get("grpc-timeout") {
+            None => self.bounds.deadline_default,
+            Some(value) => value.to_str().ok().and_then(timeout).ok_or_else(|| {
+                FieldError::new("grpc-timeout", "1 to 8 digits and one of H M S m u n")
+            })?,
+        };
+        Ok(Instant::now() + asked.min(self.bounds.deadline_max))
+    }
+}
+
+/// Reads a `grpc-timeout` (gRPC over HTTP/2, "Requests").
+fn timeout(text: &str) -> Option<Duration> {
+    let (at, unit) = text.char_indices().next_back()?;
+    let digits = &text[..at];
+    if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    Some(match unit {
+        'H' => Duration::from_secs(count * 3600),
+        'M' => Duration::from_secs(count * 60),
+        'S' => Duration::from_secs(count),
+        'm' => Duration::from_millis(count),
+        'u' => Duration::from_micros(count),
+        'n' => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+/// When the caller stops waiting; in the extensions of every request to our services.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline(pub(crate) Instant);
+
+/// Puts the layers around all methods, and an answer behind every unknown path.
+pub(crate) fn around(router: Router, gate: &Arc<Gate>) -> Router {
+    router
+        .fallback(unknown_path)
+        .layer(from_fn_with_state(Arc::clone(gate), bound))
+        .layer(axum::middleware::from_fn(observe))
+}
+
+/// One span for each call. Its methods fill in tenant, operation and record.
+async fn observe(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    // Paths come from callers: only those of our services are bounded.
+    let method = if path.starts_with(OURS) && path.len() < 100 {
+        path.to_owned()
+    } else {
+        "other".to_owned()
+    };
+    let span = tracing::info_span!(
+        "call",
+        method,
+        tenant = tracing::field::Empty,
+        operation = tracing::field::Empty,
+        record = tracing::field::Empty,
+    );
+    let began = Instant::now();
+    async move {
+        let response = next.run(request).await;
+        let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |s| s.code());
+        tracing::debug!(?code, http = response.status().as_u16(), elapsed = ?began.elapsed(), "answered");
+        response
+    }
+    .instrument(span)
+    .await
+}
+
+/// Admission, size and deadline of calls to our services. Others, such as health and
+/// reflection, pass: they are asked while the server drains, and may stream.
+async fn bound(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
+    if !request.uri().path().starts_with(OURS) {
+        return next.run(request).await;
+    }
+    let deadline = match gate.deadline(request.headers()) {
+        Ok(deadline) if deadline > Instant::now() => deadline,
+        Ok(_) => return refuse(Error::DeadlineExceeded),
+        Err(error) => return refuse(error),
+    };
+    request.extensions_mut().insert(Deadline(deadline));
+    let answer = async {
+        let admitted = gate.admit();
+        // Some clients lose an answer that comes before their message was read.
+        let (parts, body) = request.into_parts();
+        let body = read(body).await?;
+        let _permit = admitted?;
+        let request = Request::from_parts(parts, Body::new(body));
+        Ok(dressed(next.run(request).await))
+    };
+    let answered = tokio::select! {
+        biased;
+        () = tokio::time::sleep_until(deadline.into()) => Err(Error::DeadlineExceeded),
+        answered = answer => answered,
+    };
+    answered.unwrap_or_else(refuse)
+}
+
+async fn read(body: Body) -> Result<Collected<bytes::Bytes>, Error> {
+    let limited = Limited::new(body, MESSAGE_BYTES_MAX + PREFIX_BYTES);
+    limited.collect().await.map_err(|error| {
+        if error.is::<LengthLimitError>() {
+            too_large()
+        } else {
+            unreadable()
+        }
+    })
+}
+
+fn too_large() -> Error {
+    Error::TooLarge("a message has at most 8 MiB")
+}
+
+fn unreadable() -> Error {
+    FieldError::new("message", "one whole message as the proto defines it").into()
+}
+
+/// Gives errors that tonic made by itself our reasons.
+fn dressed(response: Response) -> Response {
+    let Some(status) = Status::from_header_map(response.headers()) else {
+        return response;
+    };
+    if !status.details().is_empty() {
+        return response;
+    }
+    match status.code() {
+        Code::OutOfRange => refuse(too_large()),
+        Code::Internal => refuse(unreadable()),
+        Code::Unimplemented if status.message().is_empty() => refuse(Error::UnknownMethod),
+        _ => response,
+    }
+}
+
+fn refuse(error: Error) -> Response {
+    Status::from(error).into_http()
+}
+
+async fn unknown_path(request: Request) -> Response {
+    let is_grpc = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
+    if is_grpc {
+        return refuse(Error::UnknownMethod);
+    }
+    let (code, text) = if request.uri().path() == "/" {
+        (StatusCode::OK, ABOUT)
+    } else {
+        (StatusCode::NOT_FOUND, NOTHING_HERE)
+    };
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = code;
+    let plain = http::HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(header::CONTENT_TYPE, plain);
+    response
+}
+
+const ABOUT: &str = concat!(
+    "Reprise ",
+    env!("CARGO_PKG_VERSION"),
+    ": run a side effect once.\n\
+     This port speaks gRPC; reflection lists the services. Try `reprise demo`.\n"
+);
+const NOTHING_HERE: &str = "There is nothing here. This port speaks gRPC.\n";
+
+#[cfg(test)]
+mod tests {
+    use tower::ServiceExt;
+
+    use super::*;
+
+    async fn asked(gate: &Arc<Gate>, path: &str) -> Response {
+        let answered = || async { "answered" };
+        let router = Router::new().route(path, axum::routing::post(answered));
+        let request = Request::post(path).body(Body::empty()).unwrap();
+        around(router, gate).oneshot(request).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn while_the_server_drains_our_calls_are_refused_and_health_is_not() {
+        let bounds = Bounds {
+            calls_max: 1,
+            deadline_default: Duration::from_secs(10),
+            deadline_max: Duration::from_secs(10),
+        };
+        let gate = Arc::new(Gate::new(bounds, CancellationToken::new()));
+        let ours = "/reprise.v1.RepriseService/Lookup";
+        assert!(Status::from_header_map(asked(&gate, ours).await.headers()).is_none());
+        gate.draining.cancel();
+        let refused = asked(&gate, ours).await;
+        let status = Status::from_header_map(refused.headers()).unwrap();
+        assert_eq!(status.code(), Code::Unavailable);
+        let info = tonic_types::StatusExt::get_details_error_info(&status);
+        assert_eq!(info.unwrap().reason, "SHUTTING_DOWN");
+        let health = asked(&gate, "/grpc.health.v1.Health/Check").await;
+        assert!(Status::from_header_map(health.headers()).is_none());
+    }
+
+    #[test]
+    fn timeouts_are_read_in_every_unit_and_nothing_else_is() {
+        for (text, expected) in [
+            ("1H", Duration::from_secs(3600)),
+            ("2M", Duration::from_secs(120)),
+            ("99999999S", Duration::from_secs(99_999_999)),
+            ("250m", Duration::from_millis(250)),
+            ("7u", Duration::from_micros(7)),
+            ("0n", Duration::ZERO),
+        ] {
+            assert_eq!(timeout(text), Some(expected), "{text}");
+        }
+        for text in ["", "S", "1", "1s", "-1S", "123456789S", "1.5S", "1\u{20ac}"] {
+            assert_eq!(timeout(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! PolicyService: settings of operations. It answers from the store, never from the
+//! policies at hand.
+
+use std::sync::Arc;
+
+use reprise_proto::v1::policy_service_server::PolicyService;
+use reprise_proto::v1::{
+    GetPolicyRequest, GetPolicyResponse, ListPoliciesRequest, ListPoliciesResponse,
+    PutPolicyRequest, PutPolicyResponse,
+};
+use tonic::{Request, Response, Status};
+
+use super::calls::Calls;
+use super::convert;
+use super::policies;
+use super::status::{Causes, Error};
+use crate::store::StoredPolicy;
+
+/// The service.
+pub(crate) struct Policy(pub(crate) Arc<Calls>);
+
+impl Policy {
+    async fn get(&self, message: GetPolicyRequest) -> Result<GetPolicyResponse, Error> {
+        let (tenant, operation) = (&message.tenant, &message.operation);
+        convert::tenant_and_operation(tenant, operation)?;
+        let stored = self.0.store.policies().await?;
+        let found = policies::find(&stored, tenant, operation);
+        let built_in = self.0.policies.built_in();
+        let policy = found.in_force.map_or(built_in, |row| &row.policy);
+        let etag = found.of_name.map_or("", |row| row.etag.as_str());
+        let message = convert::policy_message(tenant, operation, policy, found.in_force, etag);
+        Ok(GetPolicyResponse {
+            policy: Some(message),
+            source: convert::source(found.source).into(),
+        })
+    }
+
+    async fn put(&self, message: PutPolicyRequest) -> Result<PutPolicyResponse, Error> {
+        let put = convert::put_policy(message, self.0.policies.built_in())?;
+        let calls = Arc::clone(&self.0);
+        let work = async move {
+            let stored = calls.store.put_policy(put).await?;
+            if let Err(error) = calls.policies.refresh().await {
+                // It is stored; the next reading brings it into force.
+                tracing::warn!(causes = %Causes(&error), "a new policy is in force later");
+            }
+            Ok::<StoredPolicy, Error>(stored)
+        };
+        let stored = self.0.reports.spawn(work).await;
+        let stored = stored.map_err(Error::internal)??;
+        let message = convert::policy_message(
+            &stored.tenant,
+            &stored.operation,
+            &stored.policy,
+            Some(&stored),
+            &stored.etag,
+        );
+        Ok(PutPolicyResponse {
+            policy: Some(message),
+        })
+    }
+
+    async fn list(&self, message: ListPoliciesRequest) -> Result<ListPoliciesResponse, Error> {
+        let (after, size) = convert::list_start(&message)?;
+        let stored = self.0.store.policies().await?;
+        let rest = stored.iter().filter(|row| {
+            row.tenant == message.tenant && after.is_none_or(|after| row.operation.as_str() > after)
+        });
+        Ok(convert::page(rest, size))
+    }
+}
+
+#[tonic::async_trait]
+impl PolicyService for Policy {
+    async fn get_policy(
+        &self,
+        call: Request<GetPolicyRequest>,
+    ) -> Result<Response<GetPolicyResponse>, Status> {
+        Ok(Response::new(self.get(call.into_inner()).await?))
+    }
+
+    async fn put_policy(
+        &self,
+        call: Request<PutPolicyRequest>,
+    ) -> Result<Response<PutPolicyResponse>, Status> {
+        Ok(Response::new(self.put(call.into_inner()).await?))
+    }
+
+    async fn list_policies(
+        &self,
+        call: Request<ListPoliciesRequest>,
+    ) -> Result<Response<ListPoliciesResponse>, Status> {
+        Ok(Response::new(self.list(call.into_inner()).await?))
+    }
+}

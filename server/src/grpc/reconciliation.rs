@@ -1,0 +1,39 @@
+//! ReconciliationService: finding out what happened.
+
+use std::sync::Arc;
+
+use reprise_proto::v1::reconciliation_service_server::ReconciliationService;
+use reprise_proto::v1::{ResolveRequest, ResolveResponse};
+use tonic::{Request, Response, Status};
+
+use super::calls::{Calls, deadline};
+use super::convert;
+use super::status::Error;
+
+/// The service.
+pub(crate) struct Reconciliation(pub(crate) Arc<Calls>);
+
+impl Reconciliation {
+    async fn resolve(&self, call: Request<ResolveRequest>) -> Result<ResolveResponse, Error> {
+        let deadline = deadline(&call);
+        let mut message = call.into_inner();
+        let name = convert::record_name(message.record.take())?;
+        let policy = self.0.policy(&name);
+        let limit = policy.result_bytes_max;
+        let (request, adjusted) = convert::resolve(name, policy, message).await?;
+        let delivery = self.0.carry_out(request, deadline).await?;
+        // A resolver that took over is granted an attempt, like a Reserve.
+        let answer = delivery.accept()?;
+        convert::resolve_response(answer, adjusted, limit, self.0.store.token_key())
+    }
+}
+
+#[tonic::async_trait]
+impl ReconciliationService for Reconciliation {
+    async fn resolve(
+        &self,
+        call: Request<ResolveRequest>,
+    ) -> Result<Response<ResolveResponse>, Status> {
+        Ok(Response::new(self.resolve(call).await?))
+    }
+}
