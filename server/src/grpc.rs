@@ -12,7 +12,7 @@
 //! | `layers` | what happens to every call |
 
 mod calls;
-mod convert;
+pub(crate) mod convert;
 mod layers;
 mod policies;
 mod policy;

@@ -11,6 +11,8 @@
 //!
 //! The rules about records are in the crate `reprise-domain` and nowhere else.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod cli;
 pub mod config;
 pub mod grpc;

@@ -2,11 +2,11 @@
 //! things begin and end, and nothing of calls or records.
 
 mod listener;
+mod storage;
 
 use std::fmt::Write as _;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,11 +20,8 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::grpc::{self, Bounds, Calls, Gate, Health, Policies, Rooms};
 use crate::store::Store;
-use crate::store::embedded::{self, Embedded};
 use listener::Listener;
 
-/// The embedded store's file in its directory.
-const EMBEDDED_FILE: &str = "reprise.sqlite";
 /// Time for the store to finish what was handed in, once nobody calls it any more.
 const CLOSE_TIME: Duration = Duration::from_secs(10);
 
@@ -66,7 +63,7 @@ pub async fn start(config: &Config) -> anyhow::Result<Running> {
     let rooms = Rooms::new(config.waiters);
     // Before the store: a second server on a taken port must not touch the data.
     let tcp = listen(config.listen).await?;
-    let store = open(config, &rooms).await?;
+    let store = storage::open(config, &rooms).await?;
     serve(config, tcp, store, rooms).await
 }
 
@@ -220,28 +217,6 @@ impl Life {
     }
 }
 
-async fn open(config: &Config, rooms: &Rooms) -> anyhow::Result<Arc<dyn Store>> {
-    if let Some(url) = &config.database_url {
-        anyhow::bail!("{} cannot be used yet", url.place());
-    }
-    let directory = config.data_dir.clone();
-    let options = embedded::Options {
-        on_change: Some(rooms.on_change()),
-        ..embedded::Options::default()
-    };
-    let opening = tokio::task::spawn_blocking(move || open_embedded(&directory, options));
-    Ok(Arc::new(opening.await??))
-}
-
-fn open_embedded(directory: &Path, options: embedded::Options) -> anyhow::Result<Embedded> {
-    std::fs::create_dir_all(directory).with_context(|| {
-        let shown = directory.display();
-        format!("the directory {shown} cannot be made; another is chosen by --data-dir DIR")
-    })?;
-    let path = directory.join(EMBEDDED_FILE);
-    Ok(Embedded::open(&path, options)?)
-}
-
 fn first_screen(config: &Config, addr: SocketAddr) -> String {
     let mut screen = format!(
         "reprise {} listening on {addr}\n",
@@ -259,13 +234,13 @@ fn first_screen(config: &Config, addr: SocketAddr) -> String {
     // Writing to a string does not fail.
     let _ = write!(
         screen,
-        "  records   {data}\n\
-         \x20 speaks    gRPC; reflection and health are on\n\
+        "  records  {data}\n\
+         \x20 speaks   gRPC, with reflection and health\n\
          \n\
          Try next, in another terminal:\n\
-         \x20 reprise demo                                    the product in ten seconds\n\
-         \x20 reprise reserve --tenant t1 --operation charge --key order-1\n\
-         \x20 reprise --help                                  everything else\n\
+         \x20 reprise demo\n\
+         \x20 reprise reserve --tenant t1 --operation charge --key order-1 --payload 42\n\
+         \x20 reprise --help\n\
          Ctrl-C ends it; calls under way finish first."
     );
     screen

@@ -1,5 +1,7 @@
 //! The whole-system tests, one module for each subject.
 
+mod cli;
 mod conformance;
 mod faults;
 mod harness;
+mod postgres_store;

@@ -45,7 +45,7 @@ pub(crate) struct ReserveFlags {
     #[arg(
         long,
         value_name = "ID",
-        requires = "digest",
+        conflicts_with_all = ["payload", "payload_file"],
         default_value = "",
         hide_default_value = true,
         help_heading = "Payload"
@@ -123,7 +123,9 @@ pub(crate) async fn run(flags: &ReserveFlags) -> Result<Exit, Error> {
         }
         written?;
     }
-    Output::new(&flags.output).answer(words::reserved(&reserved), &answer::reserved(&reserved))?;
+    let words = words::reserved(&reserved);
+    let token_file = flags.token_file.as_deref();
+    Output::new(&flags.output).grant(words, answer::reserved(&reserved), token_file)?;
     Ok(exit(&reserved.outcome))
 }
 

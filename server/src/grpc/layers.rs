@@ -148,7 +148,8 @@ async fn bound(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) 
         return next.run(request).await;
     }
     let deadline = match gate.deadline(request.headers()) {
-        Ok(deadline) => deadline,
+        Ok(deadline) if deadline > Instant::now() => deadline,
+        Ok(_) => return refuse(Error::DeadlineExceeded),
         Err(error) => return refuse(error),
     };
     request.extensions_mut().insert(Deadline(deadline));
@@ -238,7 +239,36 @@ const NOTHING_HERE: &str = "There is nothing here. This port speaks gRPC.\n";
 
 #[cfg(test)]
 mod tests {
+    use tower::ServiceExt;
+
     use super::*;
+
+    async fn asked(gate: &Arc<Gate>, path: &str) -> Response {
+        let answered = || async { "answered" };
+        let router = Router::new().route(path, axum::routing::post(answered));
+        let request = Request::post(path).body(Body::empty()).unwrap();
+        around(router, gate).oneshot(request).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn while_the_server_drains_our_calls_are_refused_and_health_is_not() {
+        let bounds = Bounds {
+            calls_max: 1,
+            deadline_default: Duration::from_secs(10),
+            deadline_max: Duration::from_secs(10),
+        };
+        let gate = Arc::new(Gate::new(bounds, CancellationToken::new()));
+        let ours = "/reprise.v1.RepriseService/Lookup";
+        assert!(Status::from_header_map(asked(&gate, ours).await.headers()).is_none());
+        gate.draining.cancel();
+        let refused = asked(&gate, ours).await;
+        let status = Status::from_header_map(refused.headers()).unwrap();
+        assert_eq!(status.code(), Code::Unavailable);
+        let info = tonic_types::StatusExt::get_details_error_info(&status);
+        assert_eq!(info.unwrap().reason, "SHUTTING_DOWN");
+        let health = asked(&gate, "/grpc.health.v1.Health/Check").await;
+        assert!(Status::from_header_map(health.headers()).is_none());
+    }
 
     #[test]
     fn timeouts_are_read_in_every_unit_and_nothing_else_is() {

@@ -230,10 +230,11 @@ async fn connections_over_the_bound_are_closed() {
 async fn an_old_connection_moves_on_without_a_failed_call() {
     let setup = Setup::with(|config| config.connection_age = Duration::from_secs(1));
     let server = setup.start().await;
+    server.acquire(reserve("k")).await;
+    let url = format!("http://{}", server.running.addr());
+    let client = reprise_client::Client::builder(url).build().unwrap();
     let began = std::time::Instant::now();
-    let mut count = 0;
     while began.elapsed() < Duration::from_millis(2500) {
-        server.acquire(reserve(&format!("k{count}"))).await;
-        count += 1;
+        client.lookup(lookup("k")).await.unwrap();
     }
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use reprise_proto::v1::reserve_response::Outcome;
 use reprise_proto::v1::*;
 use tonic::Code;
+use tonic_types::StatusExt;
 
 use super::support::*;
 
@@ -87,20 +88,14 @@ async fn calls_over_the_bound_are_shed() {
     let setup = Setup::with(|config| config.calls_max = 1);
     let server = setup.start().await;
     server.acquire(reserve("k")).await;
-    let mut client = server.reprise();
-    let request = waiting("k", std::time::Duration::from_secs(20));
-    let waiter = tokio::spawn(async move { client.reserve(request).await });
-    eventually("the call to be shed", async || {
-        match server.reprise().lookup(lookup("k")).await {
-            Ok(_) => false,
-            Err(status) => {
-                let refused = refusal(&status);
-                assert_eq!(refused, (Code::ResourceExhausted, "OVERLOADED".into()));
-                assert!(tonic_types::StatusExt::get_details_retry_info(&status).is_some());
-                true
-            }
-        }
-    })
-    .await;
-    waiter.abort();
+    // One of them waits, so the other one is answered first.
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..2 {
+        let mut client = server.reprise();
+        let request = waiting("k", std::time::Duration::from_secs(20));
+        calls.spawn(async move { client.reserve(request).await });
+    }
+    let status = calls.join_next().await.unwrap().unwrap().unwrap_err();
+    assert!(status.get_details_retry_info().is_some());
+    assert_refused::<()>(Err(status), Code::ResourceExhausted, "OVERLOADED");
 }

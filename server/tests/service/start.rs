@@ -37,6 +37,12 @@ async fn records_outlive_the_server_in_their_directory() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_told_to_end_ends_well() {
+    let directory = tempfile::tempdir().unwrap();
+    serve::run(config(&directory), async {}).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_taken_port_is_said_with_the_way_out() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let directory = tempfile::tempdir().unwrap();

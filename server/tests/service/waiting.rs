@@ -18,12 +18,13 @@ const LONG: Duration = Duration::from_secs(25);
 fn wait_for(
     server: &Server,
     waiters: &mut JoinSet<Result<Outcome, Status>>,
-    key: &'static str,
+    key: &str,
     wait: Duration,
 ) {
     let mut client = server.reprise();
+    let request = waiting(key, wait);
     waiters.spawn(async move {
-        let mut request = tonic::Request::new(waiting(key, wait));
+        let mut request = tonic::Request::new(request);
         request.set_timeout(wait + Duration::from_secs(5));
         let answer = client.reserve(request).await?.into_inner();
         Ok(answer.outcome.unwrap())
@@ -42,9 +43,10 @@ async fn next(waiters: &mut JoinSet<Result<Outcome, Status>>) -> Outcome {
 /// gone the same way, and none of them was ready before it.
 async fn none_answered(server: &Server, waiters: &mut JoinSet<Result<Outcome, Status>>) {
     let mut probe = JoinSet::new();
-    let grant = server.acquire(reserve("probe")).await;
-    wait_for(server, &mut probe, "probe", LONG);
-    let report = complete("probe", &grant.token, code("200"));
+    let key = format!("probe-{:x}", rand::random::<u64>());
+    let grant = server.acquire(reserve(&key)).await;
+    wait_for(server, &mut probe, &key, LONG);
+    let report = complete(&key, &grant.token, code("200"));
     server.reprise().complete(report).await.unwrap();
     next(&mut probe).await;
     assert!(waiters.try_join_next().is_none(), "somebody did not wait");

@@ -147,7 +147,10 @@ impl Database {
                 self.drop_idle();
             }
             Observed::Left => {
-                tracing::warn!(timeline, "a former primary answered; its answer is not taken");
+                tracing::warn!(
+                    timeline,
+                    "a former primary answered; its answer is not taken"
+                );
                 self.drop_idle();
                 return Err(unusable("a former primary answered"));
             }
