@@ -16,6 +16,8 @@ use super::calls::*;
 use super::site::{Backend, Site, client};
 
 const CALLS: usize = 2_000;
+/// Calls under way at once: few enough to be sent before they are given up.
+const LANES: usize = 8;
 const POOL: usize = 2;
 
 on_both_stores! {
@@ -44,7 +46,6 @@ async fn grants_whose_callers_hung_up_are_given_back_by_the_client(backend: Back
 
     let patient = client(server.addr())?;
     let mut lanes = JoinSet::new();
-    const LANES: usize = 8;
     for lane in 0..LANES {
         let (hasty, patient) = (hasty.clone(), patient.clone());
         lanes.spawn(async move {
@@ -126,7 +127,6 @@ async fn grants_whose_callers_hung_up_are_given_back_by_the_server() -> Result<(
     }
 
     let mut lanes = JoinSet::new();
-    const LANES: usize = 64;
     for lane in 0..LANES {
         let mut stub = stubs[lane % stubs.len()].clone();
         lanes.spawn(async move {
