@@ -18,12 +18,15 @@ mod value;
 mod words;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{LogFormat, ServeArgs};
+use crate::config::{Config, DatabaseUrl, LogFormat, ServeArgs, Settings};
+use crate::serve;
+use crate::store::postgres;
 use exit::{EXIT_CODES, Error, Exit};
 
 /// Run a side effect once.
@@ -31,7 +34,7 @@ use exit::{EXIT_CODES, Error, Exit};
 /// Without a subcommand the service starts, as with `serve`.
 #[derive(Parser, Debug)]
 #[command(name = "reprise", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
-pub struct Cli {
+struct Cli {
     #[command(subcommand)]
     command: Command,
 }
@@ -40,6 +43,13 @@ pub struct Cli {
 enum Command {
     /// Start the service (the default)
     Serve(Box<ServeArgs>),
+    #[command(flatten)]
+    Other(Other),
+}
+
+/// Everything but the service.
+#[derive(Subcommand, Debug)]
+enum Other {
     Migrate(MigrateFlags),
     Demo(demo::DemoFlags),
     #[command(hide = true)]
@@ -67,13 +77,36 @@ struct MigrateFlags {
         hide_env_values = true,
         value_name = "URL"
     )]
-    database_url: String,
+    database_url: Option<DatabaseUrl>,
+    /// Settings file of `serve`, TOML, to take the database from
+    #[arg(long, env = "REPRISE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
-/// Reads the command line. Ends the process with a message where it is wrong, and after
-/// `--help` and `--version`.
-pub fn parse(line: impl IntoIterator<Item = OsString>) -> Cli {
-    Cli::parse_from(or_serve(line.into_iter().collect()))
+/// What the command line asks for, its settings read and checked.
+#[derive(Debug)]
+pub struct Work(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Serve(Box<Config>),
+    Other(Box<Other>),
+}
+
+/// Reads the command line and the settings that it names. Ends the process with a message
+/// where they are wrong, and after `--help` and `--version`.
+pub fn parse(line: impl IntoIterator<Item = OsString>) -> Work {
+    let cli = Cli::parse_from(or_serve(line.into_iter().collect()));
+    Work(match cli.command {
+        Command::Serve(args) => match args.load() {
+            Ok(config) => Kind::Serve(Box::new(config)),
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                std::process::exit(i32::from(Exit::Usage as u8));
+            }
+        },
+        Command::Other(other) => Kind::Other(Box::new(other)),
+    })
 }
 
 /// Puts `serve` before flags that stand alone.
@@ -88,26 +121,26 @@ fn or_serve(mut line: Vec<OsString>) -> Vec<OsString> {
     line
 }
 
-impl Cli {
+impl Work {
     /// How to log, and from which level on: the service tells what it does, other
     /// commands only what went wrong.
     #[must_use]
-    pub fn log(&self) -> (LogFormat, String) {
-        match &self.command {
-            Command::Serve(args) => args.log(),
-            _ => (LogFormat::Human, "error".to_owned()),
+    pub fn log(&self) -> (LogFormat, &str) {
+        match &self.0 {
+            Kind::Serve(config) => (config.log_format, &config.log_level),
+            Kind::Other(_) => (LogFormat::Human, "error"),
         }
     }
 }
 
-/// Carries the command out and answers the exit code.
+/// Carries it out and answers the exit code.
 #[must_use]
-pub fn run(cli: Cli) -> ExitCode {
+pub fn run(work: Work) -> ExitCode {
     let done = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(Error::io("starting threads"))
-        .and_then(|runtime| runtime.block_on(dispatch(cli.command)));
+        .and_then(|runtime| runtime.block_on(dispatch(work)));
     let exit = done.unwrap_or_else(|error| {
         eprintln!("error: {error}");
         if let Some(hint) = error.hint() {
@@ -118,30 +151,56 @@ pub fn run(cli: Cli) -> ExitCode {
     exit.into()
 }
 
-async fn dispatch(command: Command) -> Result<Exit, Error> {
-    match command {
-        Command::Serve(args) => serve(*args).await,
-        Command::Migrate(flags) => migrate(&flags).await,
-        Command::Demo(flags) => demo::run(&flags).await,
-        Command::DemoCaller(flags) => demo::call(&flags).await,
-        Command::Reserve(flags) => reserve::run(&flags).await,
-        Command::MarkSending(flags) => report::mark_sending(&flags).await,
-        Command::Complete(flags) => report::complete(&flags).await,
-        Command::Fail(flags) => report::fail(&flags).await,
-        Command::MarkPending(flags) => report::mark_pending(&flags).await,
-        Command::Renew(flags) => report::renew(&flags).await,
-        Command::Lookup(flags) => lookup::run(&flags).await,
-        Command::Resolve(flags) => resolve::run(&flags).await,
-        Command::Policy(command) => policy::run(&command).await,
+async fn dispatch(work: Work) -> Result<Exit, Error> {
+    let other = match work.0 {
+        Kind::Serve(config) => return serve(*config).await,
+        Kind::Other(other) => *other,
+    };
+    match other {
+        Other::Migrate(flags) => migrate(flags).await,
+        Other::Demo(flags) => demo::run(&flags).await,
+        Other::DemoCaller(flags) => demo::call(&flags).await,
+        Other::Reserve(flags) => reserve::run(&flags).await,
+        Other::MarkSending(flags) => report::mark_sending(&flags).await,
+        Other::Complete(flags) => report::complete(&flags).await,
+        Other::Fail(flags) => report::fail(&flags).await,
+        Other::MarkPending(flags) => report::mark_pending(&flags).await,
+        Other::Renew(flags) => report::renew(&flags).await,
+        Other::Lookup(flags) => lookup::run(&flags).await,
+        Other::Resolve(flags) => resolve::run(&flags).await,
+        Other::Policy(command) => policy::run(&command).await,
     }
 }
 
-async fn serve(_args: ServeArgs) -> Result<Exit, Error> {
+async fn serve(config: Config) -> Result<Exit, Error> {
+    serve::run(config, serve::shutdown_signal())
+        .await
+        .map_err(Error::other)?;
     Ok(Exit::Done)
 }
 
-async fn migrate(flags: &MigrateFlags) -> Result<Exit, Error> {
-    let _ = &flags.database_url;
+async fn migrate(flags: MigrateFlags) -> Result<Exit, Error> {
+    let settings = Settings {
+        database_url: flags.database_url,
+        ..Settings::default()
+    };
+    let args = ServeArgs {
+        config: flags.config,
+        settings,
+    };
+    let config = args
+        .load()
+        .map_err(|error| Error::Usage(format!("{error:#}")))?;
+    let Some(url) = config.database_url else {
+        let ways = "--database-url, REPRISE_DATABASE_URL or database_url in --config FILE";
+        return Err(Error::Usage(format!("no database: use {ways}")));
+    };
+    let migrated = postgres::migrate(url.reveal()).await;
+    let migrated = migrated.map_err(|error| Error::other(error.into()))?;
+    for name in &migrated.applied {
+        println!("applied {name}");
+    }
+    println!("{} is at schema version {}", url.place(), migrated.version);
     Ok(Exit::Done)
 }
 

@@ -1,11 +1,10 @@
-//! The program `reprise`: reads the command line, starts logging, carries the command
-//! out.
+//! The program `reprise`: reads the command line, starts logging, carries it out.
 
 use std::process::ExitCode;
 
 fn main() -> anyhow::Result<ExitCode> {
-    let cli = reprise::cli::parse(std::env::args_os());
-    let (format, level) = cli.log();
-    reprise::telemetry::start(format, &level)?;
-    Ok(reprise::cli::run(cli))
+    let work = reprise::cli::parse(std::env::args_os());
+    let (format, level) = work.log();
+    reprise::telemetry::start(format, level)?;
+    Ok(reprise::cli::run(work))
 }

@@ -44,6 +44,7 @@ impl Mode {
 #[derive(Debug)]
 pub struct Proxy {
     addr: SocketAddr,
+    target: watch::Sender<SocketAddr>,
     mode: watch::Sender<Mode>,
     shared: Arc<Shared>,
     acceptor: AbortHandle,
@@ -65,12 +66,14 @@ impl Proxy {
     pub async fn start(target: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let addr = listener.local_addr()?;
+        let (target, aim) = watch::channel(target);
         let (mode, watcher) = watch::channel(Mode::Pass);
         let shared = Arc::new(Shared::default());
-        let accepting = accept(listener, target, watcher, Arc::clone(&shared));
+        let accepting = accept(listener, aim, watcher, Arc::clone(&shared));
         let acceptor = tokio::spawn(accepting).abort_handle();
         Ok(Self {
             addr,
+            target,
             mode,
             shared,
             acceptor,
@@ -81,6 +84,11 @@ impl Proxy {
     #[must_use]
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// New connections go to `target` from now on; open ones stay where they are.
+    pub fn aim(&self, target: SocketAddr) {
+        self.target.send_replace(target);
     }
 
     /// Everything passes, starting with what was held back.
@@ -140,7 +148,7 @@ impl Drop for Proxy {
 
 async fn accept(
     listener: TcpListener,
-    target: SocketAddr,
+    target: watch::Receiver<SocketAddr>,
     mode: watch::Receiver<Mode>,
     shared: Arc<Shared>,
 ) {
@@ -157,6 +165,7 @@ async fn accept(
         let open = Open::new(&shared);
         let mut connections = shared.connections.lock().await;
         while connections.try_join_next().is_some() {}
+        let target = *target.borrow();
         connections.spawn(serve(client, target, mode.clone(), open));
     }
 }

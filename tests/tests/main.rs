@@ -1,3 +1,6 @@
 //! The whole-system tests, one module for each subject.
 
+mod cli;
+mod conformance;
+mod faults;
 mod harness;

@@ -5,6 +5,7 @@ mod caller;
 mod provider;
 mod scenes;
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,6 +16,8 @@ use super::args;
 use super::exit::{Error, Exit};
 use super::output::{bold, print};
 use super::table;
+use crate::config::Config;
+use crate::serve::{self, Running};
 pub(crate) use caller::{CallerFlags, call};
 use provider::{Charge, Provider};
 
@@ -40,11 +43,28 @@ pub(crate) async fn run(flags: &DemoFlags) -> Result<Exit, Error> {
     let directory = directory.map_err(Error::io("a temporary directory"))?;
     let (own, server) = match &flags.server {
         Some(server) => (None, server.clone()),
-        None => return Ok(Exit::Done),
+        None => {
+            let own = start(&directory).await?;
+            let server = format!("http://{}", own.addr());
+            (Some(own), server)
+        }
     };
-    let _: Option<()> = own;
     let told = show(flags, &server, &directory).await;
+    if let Some(own) = own {
+        own.shutdown();
+        own.stopped().await.map_err(Error::other)?;
+    }
     told.map(|()| Exit::Done)
+}
+
+/// A server in this process, on any free port.
+async fn start(directory: &TempDir) -> Result<Running, Error> {
+    let config = Config {
+        listen: (Ipv4Addr::LOCALHOST, 0).into(),
+        data_dir: directory.path().join("data"),
+        ..Config::default()
+    };
+    serve::start(&config).await.map_err(Error::other)
 }
 
 async fn show(flags: &DemoFlags, server: &str, directory: &TempDir) -> Result<(), Error> {

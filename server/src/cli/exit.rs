@@ -77,6 +77,11 @@ impl Error {
         |source| Error::Io { what, source }
     }
 
+    /// With the whole chain of causes.
+    pub(crate) fn other(error: anyhow::Error) -> Error {
+        Error::Other(format!("{error:#}"))
+    }
+
     /// The code to exit with.
     pub(crate) fn exit(&self) -> Exit {
         match self {

@@ -16,6 +16,7 @@ use super::exit::{Error, Exit};
 use super::output::{self, Output};
 use super::value::{Fields, Value};
 use super::{answer, table};
+use crate::grpc::convert;
 use document::{Document, Named};
 
 /// Policies of one page.
@@ -244,7 +245,7 @@ impl Stored {
         let unreadable =
             |error| Error::Other(format!("the server's policy cannot be read: {error}"));
         Ok(Stored {
-            policy: document::from_message(&message).map_err(unreadable)?,
+            policy: convert::policy(&message, &Policy::default()).map_err(unreadable)?,
             etag: message.etag,
         })
     }
@@ -275,6 +276,15 @@ impl Step {
             wanted,
             etag: stored.etag,
         }
+    }
+
+    fn message(&self) -> proto::Policy {
+        let Named {
+            tenant,
+            operation,
+            policy,
+        } = &self.wanted;
+        convert::policy_message(tenant, operation, policy, None, &self.etag)
     }
 
     fn change(&self) -> &'static str {
@@ -333,7 +343,7 @@ async fn carry_out(
     for step in plan {
         if !write.dry_run && step.change() != "equal" {
             let request = PutPolicyRequest {
-                policy: Some(document::message(&step.wanted, &step.etag)),
+                policy: Some(step.message()),
                 actor: actor.clone(),
                 reason: reason.to_owned(),
             };

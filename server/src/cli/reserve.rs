@@ -45,7 +45,7 @@ pub(crate) struct ReserveFlags {
     #[arg(
         long,
         value_name = "ID",
-        requires = "digest",
+        conflicts_with_all = ["payload", "payload_file"],
         default_value = "",
         hide_default_value = true,
         help_heading = "Payload"

@@ -64,16 +64,16 @@ pub(crate) struct ResolveFlags {
     #[arg(long)]
     yes: bool,
     /// With --still-unknown, when to look again: 0 to 30d
-    #[arg(long, value_name = "DURATION", requires = "still_unknown", value_parser = duration::within(Duration::ZERO..=CHECK_AFTER_MAX))]
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["applied", "not_applied", "take_over", "failed"], value_parser = duration::within(Duration::ZERO..=CHECK_AFTER_MAX))]
     check_after: Option<Duration>,
     /// With --take-over, how long you need: 100ms to 15m; the policy's unless given
-    #[arg(long, value_name = "DURATION", requires = "take_over", value_parser = args::lease)]
+    #[arg(long, value_name = "DURATION", conflicts_with_all = ["applied", "not_applied", "failed", "still_unknown"], value_parser = args::lease)]
     lease: Option<Duration>,
     /// With --take-over, to repeat one that had no answer: 32 hexadecimal digits
-    #[arg(long, value_name = "HEX", requires = "take_over", value_parser = args::attempt_id)]
+    #[arg(long, value_name = "HEX", conflicts_with_all = ["applied", "not_applied", "failed", "still_unknown"], value_parser = args::attempt_id)]
     attempt_id: Option<[u8; 16]>,
     /// With --take-over, write the token to this file, which only you may read
-    #[arg(long, value_name = "FILE", requires = "take_over")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["applied", "not_applied", "failed", "still_unknown"])]
     token_file: Option<PathBuf>,
     #[command(flatten)]
     content: ContentFlags,

@@ -248,7 +248,7 @@ pub struct RuleSettings {
 }
 
 impl RuleSettings {
-    fn read(self, at: usize) -> Result<Rule, FieldError> {
+    pub(crate) fn read(self, at: usize) -> Result<Rule, FieldError> {
         let field = format!("policy.fingerprint_rules[{at}]");
         let pointers = |texts: Vec<String>| -> Result<Vec<Pointer>, _> {
             texts.iter().map(|text| text.parse()).collect()

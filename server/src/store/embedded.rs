@@ -7,12 +7,12 @@
 //!
 //! | module | job |
 //! | --- | --- |
-//! | [`file`] | opening: lock, checks, schema |
-//! | [`writer`] | group commit |
-//! | [`records`], [`traces`], [`policies`] | statements |
-//! | [`row`], [`cells`], [`words`] | how values stand in columns |
-//! | [`clock`] | a clock that never goes back |
-//! | [`fault`] | what SQLite's errors mean |
+//! | `file` | opening: lock, checks, schema |
+//! | `writer` | group commit |
+//! | `records`, `traces`, `policies` | statements |
+//! | `row`, `cells`, `words` | how values stand in columns |
+//! | `clock` | a clock that never goes back |
+//! | `fault` | what SQLite's errors mean |
 
 mod cells;
 mod clock;
@@ -210,14 +210,17 @@ impl Store for Embedded {
     }
 
     fn close(&self) -> Later<'_, ()> {
-        self.intake.close();
-        let (shared, writer) = (Arc::clone(&self.shared), Arc::clone(&self.writer));
-        Box::pin(blocking(move || {
-            join(&writer);
-            shared.closed.store(true, Ordering::Release);
-            let connection = lock(&shared.writer);
-            writer::saw(&connection, shared.clock.now())
-        }))
+        Box::pin(async {
+            self.intake.close();
+            let (shared, writer) = (Arc::clone(&self.shared), Arc::clone(&self.writer));
+            blocking(move || {
+                join(&writer);
+                shared.closed.store(true, Ordering::Release);
+                let connection = lock(&shared.writer);
+                writer::saw(&connection, shared.clock.now())
+            })
+            .await
+        })
     }
 }
 

@@ -144,6 +144,25 @@ async fn cut_ends_what_is_open_and_refuse_what_is_new() -> Result<()> {
 }
 
 #[tokio::test]
+async fn new_connections_go_where_it_was_aimed_last() -> Result<()> {
+    let (one, mut told_one) = successor().await?;
+    let (two, mut told_two) = successor().await?;
+    let proxy = Proxy::start(one).await?;
+    let mut first = TcpStream::connect(proxy.addr()).await?;
+    assert_eq!(ask(&mut first, 1).await?, 2);
+    proxy.aim(two);
+    let mut second = TcpStream::connect(proxy.addr()).await?;
+    assert_eq!(ask(&mut second, 3).await?, 4);
+    assert_eq!(ask(&mut first, 5).await?, 6, "open connections stay");
+    assert_eq!(
+        (told_one.recv().await, told_one.recv().await),
+        (Some(1), Some(5))
+    );
+    assert_eq!(told_two.recv().await, Some(3));
+    Ok(())
+}
+
+#[tokio::test]
 async fn its_end_closes_port_and_connections() -> Result<()> {
     let (target, _told) = successor().await?;
     let proxy = Proxy::start(target).await?;

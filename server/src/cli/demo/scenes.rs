@@ -14,10 +14,10 @@ use reprise_client::{Ending, Found, Reading};
 use tokio::task::JoinSet;
 
 use super::caller::{self, CHARGED};
-use super::{Intent, Stage, claim, euros, heading, step};
+use super::{Intent, Stage, claim, euros, heading, say, step};
 use crate::cli::args::user_at_host;
 use crate::cli::exit::Error;
-use crate::cli::{duration, wire_duration};
+use crate::cli::{answer, duration, wire_duration};
 
 const CALLERS: usize = 50;
 /// How long a caller of the rush waits for the one that charges.
@@ -73,7 +73,7 @@ pub(super) async fn rush(stage: &Stage) -> Result<(), Error> {
     for receipt in &receipts {
         step("", &String::from_utf8_lossy(receipt))?;
     }
-    step("", "")
+    say("\n")
 }
 
 /// The same key with something else.
@@ -88,12 +88,12 @@ pub(super) async fn changed_amount(stage: &Stage) -> Result<(), Error> {
     let Ending::Mismatch(mismatch) = &ran.ending else {
         return claim(false, format!("it was answered {:?}", ran.ending));
     };
-    let reason = super::super::answer::word(mismatch.reason().as_str_name(), "MISMATCH_REASON_");
+    let reason = answer::word(mismatch.reason().as_str_name(), "MISMATCH_REASON_");
     step(
         "1 caller",
         &format!("was refused: {reason}. Nothing was charged"),
     )?;
-    step("", "")
+    say("\n")
 }
 
 /// A caller dies between the effect and its report.
@@ -141,7 +141,7 @@ pub(super) async fn killed_caller(stage: &Stage) -> Result<(), Error> {
     )?;
     step("a retry", "gets the receipt, byte for byte:")?;
     step("", &String::from_utf8_lossy(&body(result)))?;
-    step("", "")
+    say("\n")
 }
 
 /// Starts a caller as a process, waits until it has charged, and kills it.
@@ -210,7 +210,7 @@ fn pending_reason(found: &Found) -> Result<&'static str, Error> {
     match &found.reading {
         Reading::Pending(pending) if pending.reason() != PendingReason::Unspecified => {
             let name = pending.reason().as_str_name();
-            Ok(super::super::answer::word(name, "PENDING_REASON_"))
+            Ok(answer::word(name, "PENDING_REASON_"))
         }
         other => Err(Error::Other(format!(
             "the demo's promise does not hold: a lapsed record reads {other:?}. \

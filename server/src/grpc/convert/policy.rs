@@ -51,7 +51,8 @@ pub(crate) fn put_policy(
     })
 }
 
-fn policy(sent: &proto::Policy, built_in: &Policy) -> Result<Policy, FieldError> {
+/// A policy as sent. What is unset is as in `built_in`.
+pub(crate) fn policy(sent: &proto::Policy, built_in: &Policy) -> Result<Policy, FieldError> {
     let (on_lapse, repeat_within) = lapse(sent, built_in)?;
     Ok(Policy {
         on_lapse,

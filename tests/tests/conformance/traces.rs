@@ -1,0 +1,177 @@
+//! Side rows: history, evidence, audit. What callers can cause is bounded.
+
+use reprise_domain::command::{FailureKind, Refusal};
+use reprise_domain::content::Content;
+use reprise_domain::decide::{AuditAction, Ending, Reported};
+use reprise_domain::record::ReportKind;
+use reprise_domain::{RecordName, Trace};
+
+use super::case::{Case, error, other_result, result, secs, unless_sent};
+
+stamp![
+    the_usual_life_leaves_no_side_rows,
+    a_failed_attempt_leaves_a_history_row,
+    a_lapsed_attempt_leaves_a_history_row_and_an_audit_row,
+    history_is_in_order,
+    the_same_evidence_is_kept_once,
+    evidence_is_kept_for_each_digest,
+    evidence_is_bounded,
+    evidence_outlives_the_next_grants,
+    side_rows_belong_to_their_record,
+    a_contradiction_is_audited_once,
+];
+
+const TAKEN: Refusal = Refusal::OutcomeAlreadyRecorded;
+
+async fn the_usual_life_leaves_no_side_rows(case: &Case) {
+    let grant = case.reserve("k").await.granted();
+    let told = case.mark_sending_with(&grant, "ch_1", "pay", None).await;
+    told.leased();
+    case.renew(&grant, None).await.leased();
+    case.complete(&grant, result()).await.recorded();
+    case.reserve("k").await.replayed();
+    assert_eq!(case.traces("k").await, []);
+}
+
+async fn a_failed_attempt_leaves_a_history_row(case: &Case) {
+    let grant = case.reserve("k").owner("worker-3").await.granted();
+    let told = case.mark_sending_with(&grant, "ch_1", "", None).await;
+    told.leased();
+    case.advance(secs(3));
+    let told = case.fail(&grant, FailureKind::Retryable, error()).await;
+    told.recorded();
+    case.advance(secs(3));
+    case.reserve("k").await.granted();
+    let granted_at = grant.record().attempt.granted_at;
+    let expected = Trace::History {
+        attempt: 1,
+        attempt_id: grant.id,
+        owner: "worker-3".to_owned(),
+        granted_at,
+        ended_at: granted_at.after(secs(3)),
+        ending: Ending::FailedRetryable,
+        code: "DECLINED".to_owned(),
+        provider_reference: "ch_1".to_owned(),
+    };
+    assert_eq!(case.traces("k").await, [expected]);
+}
+
+async fn a_lapsed_attempt_leaves_a_history_row_and_an_audit_row(case: &Case) {
+    let case = case.under(unless_sent());
+    let first = case.reserve("k").owner("a").await.granted();
+    case.advance(secs(45));
+    case.reserve("k").owner("b").await.granted();
+    let history = Trace::History {
+        attempt: 1,
+        attempt_id: first.id,
+        owner: "a".to_owned(),
+        granted_at: first.record().attempt.granted_at,
+        ended_at: first.record().attempt.lease_end,
+        ending: Ending::Lapsed,
+        code: String::new(),
+        provider_reference: String::new(),
+    };
+    let audit = Trace::Audit {
+        attempt: 2,
+        action: AuditAction::TakenOver,
+        actor: "b".to_owned(),
+        evidence: String::new(),
+        at: case.now(),
+    };
+    assert_eq!(case.traces("k").await, [history, audit]);
+}
+
+async fn history_is_in_order(case: &Case) {
+    for _ in 0..5 {
+        case.failed("k", FailureKind::Retryable).await;
+    }
+    let attempts: Vec<_> = case
+        .traces("k")
+        .await
+        .iter()
+        .map(|trace| match trace {
+            Trace::History { attempt, .. } => *attempt,
+            other => panic!("expected history alone, found {other:?}"),
+        })
+        .collect();
+    assert_eq!(attempts, [1, 2, 3, 4]);
+}
+
+async fn the_same_evidence_is_kept_once(case: &Case) {
+    let grant = case.completed("k").await;
+    let at = case.now();
+    for _ in 0..3 {
+        case.complete(&grant, other_result()).await.refused(TAKEN);
+        case.advance(secs(1));
+    }
+    let expected = Trace::Evidence {
+        attempt: 1,
+        reported: Reported::Outcome(ReportKind::Completed),
+        code: "PAID".to_owned(),
+        digest: other_result().digest(),
+        at,
+    };
+    assert_eq!(case.evidence("k").await, [expected]);
+}
+
+async fn evidence_is_kept_for_each_digest(case: &Case) {
+    let grant = case.completed("k").await;
+    for code in ["A", "B", "A", "C"] {
+        let told = case.complete(&grant, Content::of_code(code)).await;
+        told.refused(TAKEN);
+    }
+    assert_eq!(case.evidence("k").await.len(), 3);
+}
+
+async fn evidence_is_bounded(case: &Case) {
+    let grant = case.completed("k").await;
+    for at in 0..20 {
+        let content = Content::of_code(&format!("CODE_{at}"));
+        case.complete(&grant, content).await.refused(TAKEN);
+    }
+    let evidence = case.evidence("k").await;
+    assert_eq!(evidence.len(), 16);
+    assert!(matches!(&evidence[0], Trace::Evidence { code, .. } if code == "CODE_0"));
+}
+
+async fn evidence_outlives_the_next_grants(case: &Case) {
+    let case = case.under(unless_sent());
+    let first = case.reserve("k").await.granted();
+    case.advance(secs(30));
+    let second = case.reserve("k").await.granted();
+    let told = case.fail(&first, FailureKind::Final, error()).await;
+    told.refused(Refusal::StaleToken);
+    let told = case.fail(&second, FailureKind::Retryable, error()).await;
+    told.recorded();
+    case.reserve("k").await.granted();
+    assert_eq!(case.evidence("k").await.len(), 1);
+}
+
+async fn side_rows_belong_to_their_record(case: &Case) {
+    case.followed("k").await;
+    let name = RecordName::new(&case.tenant, "charge", "customer-2", "k");
+    let name = name.expect("a valid name");
+    case.reserve_name(name.clone()).await.granted();
+    let traces = case.store.traces(name.id()).await;
+    assert_eq!(traces.expect("the store answers"), []);
+    assert_eq!(case.traces("k").await.len(), 1);
+}
+
+async fn a_contradiction_is_audited_once(case: &Case) {
+    let (first, _) = case.followed("k").await;
+    for result in [result(), other_result()] {
+        let told = case.complete(&first, result).await;
+        told.refused(Refusal::StaleToken);
+    }
+    let audits = case.traces("k").await.into_iter().filter(|trace| {
+        matches!(
+            trace,
+            Trace::Audit {
+                action: AuditAction::Contradicted,
+                ..
+            }
+        )
+    });
+    assert_eq!(audits.count(), 1);
+    assert_eq!(case.evidence("k").await.len(), 2);
+}
