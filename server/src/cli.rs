@@ -44,7 +44,7 @@ enum Command {
     /// Start the service (the default)
     Serve(Box<ServeArgs>),
     #[command(flatten)]
-    Other(Other),
+    Other(Box<Other>),
 }
 
 /// Everything but the service.
@@ -105,7 +105,7 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Work {
                 std::process::exit(i32::from(Exit::Usage as u8));
             }
         },
-        Command::Other(other) => Kind::Other(Box::new(other)),
+        Command::Other(other) => Kind::Other(other),
     })
 }
 
@@ -197,10 +197,17 @@ async fn migrate(flags: MigrateFlags) -> Result<Exit, Error> {
     };
     let migrated = postgres::migrate(url.reveal()).await;
     let migrated = migrated.map_err(|error| Error::other(error.into()))?;
-    for name in &migrated.applied {
-        println!("applied {name}");
-    }
-    println!("{} is at schema version {}", url.place(), migrated.version);
+    let mut told: String = migrated
+        .applied
+        .iter()
+        .map(|name| format!("applied {name}\n"))
+        .collect();
+    told.push_str(&format!(
+        "{} is at schema version {}\n",
+        url.place(),
+        migrated.version
+    ));
+    output::print(told.as_bytes())?;
     Ok(Exit::Done)
 }
 

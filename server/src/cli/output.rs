@@ -2,6 +2,7 @@
 //! to standard error.
 
 use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
 
 use super::args::OutputFlags;
 use super::exit::Error;
@@ -22,6 +23,20 @@ impl<'a> Output<'a> {
     /// Whether people read along.
     pub(crate) fn is_table(&self) -> bool {
         !self.flags.json && self.flags.field.is_none()
+    }
+
+    /// As [`Output::answer`], for one that may hold a token. Tables end up in mails and
+    /// logs: they do not show a token that is in a file.
+    pub(crate) fn grant(
+        &self,
+        words: impl AsRef<str>,
+        mut answer: Fields,
+        token_file: Option<&Path>,
+    ) -> Result<(), Error> {
+        if let (Some(path), true) = (token_file, self.is_table()) {
+            answer.replace("token", &format!("in {}", path.display()).into());
+        }
+        self.answer(words, &answer)
     }
 
     /// Prints one answer; `words` say to people what it means.

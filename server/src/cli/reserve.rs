@@ -123,7 +123,9 @@ pub(crate) async fn run(flags: &ReserveFlags) -> Result<Exit, Error> {
         }
         written?;
     }
-    Output::new(&flags.output).answer(words::reserved(&reserved), &answer::reserved(&reserved))?;
+    let words = words::reserved(&reserved);
+    let token_file = flags.token_file.as_deref();
+    Output::new(&flags.output).grant(words, answer::reserved(&reserved), token_file)?;
     Ok(exit(&reserved.outcome))
 }
 

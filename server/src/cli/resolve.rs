@@ -10,7 +10,7 @@ use reprise_client::proto::{
     Applied, FailureKind, LookupRequest, NotApplied, OperatorOverride, ResolveRequest,
     ResolvedFailed, State, StillUnknown, TakeOver, lookup_request::Target, resolve_request,
 };
-use reprise_client::{AttemptId, Found};
+use reprise_client::{AttemptId, Found, Resolved};
 use reprise_domain::text::INSTRUCTION_BYTES_MAX;
 
 use super::args::{self, ContentFlags, NameFlags, OutputFlags, ServerFlags};
@@ -94,16 +94,11 @@ pub(crate) struct ResolveFlags {
 
 pub(crate) async fn run(flags: &ResolveFlags) -> Result<Exit, Error> {
     let client = flags.server.client()?;
-    let mut stdin = Stdin::default();
-    let outcome = outcome(flags, &mut stdin)?;
-    let evidence = evidence(flags, &mut stdin)?;
-    let token_file = flags
-        .token_file
-        .as_deref()
-        .map(TokenFile::create)
-        .transpose()?;
+    let mut request = request(flags)?;
+    let token_file = flags.token_file.as_deref().map(TokenFile::create);
+    let token_file = token_file.transpose()?;
     let lookup = LookupRequest {
-        target: Some(Target::Record(flags.name.message())),
+        target: request.record.clone().map(Target::Record),
         ..LookupRequest::default()
     };
     let found = client.lookup(lookup).await?;
@@ -113,18 +108,21 @@ pub(crate) async fn run(flags: &ResolveFlags) -> Result<Exit, Error> {
     }
     let revision = flags.revision.unwrap_or(found.record.revision);
     let authority = OperatorOverride { revision };
-    let request = ResolveRequest {
-        record: Some(flags.name.message()),
-        authority: Some(resolve_request::Authority::OperatorOverride(authority)),
-        outcome: Some(outcome),
-        effect_key_spent: flags.effect_key_spent,
-        evidence,
-        actor: flags.actor.clone().unwrap_or_else(args::user_at_host),
-    };
-    let resolved = client.resolve(request).await?;
+    request.authority = Some(resolve_request::Authority::OperatorOverride(authority));
+    let attempt_id = attempt_id(&request);
+    let resolved = client.resolve(request).await.inspect_err(|error| {
+        if let (true, Some(id)) = (error.outcome_unknown(), &attempt_id) {
+            let id = hex::encode(id);
+            eprintln!("note: to repeat it as the same try, add --attempt-id {id}");
+        }
+    })?;
     if let (Some(file), Some(grant)) = (token_file, &resolved.acquired) {
         file.keep(&grant.token)?;
     }
+    tell(flags, &resolved)
+}
+
+fn tell(flags: &ResolveFlags, resolved: &Resolved) -> Result<Exit, Error> {
     report::warn_adjusted(&resolved.adjusted);
     let what = report::disposition(resolved.disposition);
     let words = match &resolved.acquired {
@@ -133,8 +131,22 @@ pub(crate) async fn run(flags: &ResolveFlags) -> Result<Exit, Error> {
         }
         None => format!("{what}. The record is {}.", words::record(&resolved.record)),
     };
-    Output::new(&flags.output).answer(words, &answer::resolved(&resolved))?;
+    let token_file = flags.token_file.as_deref();
+    Output::new(&flags.output).grant(words, answer::resolved(resolved), token_file)?;
     Ok(Exit::Done)
+}
+
+/// The request without the authority, which takes a look at the record.
+fn request(flags: &ResolveFlags) -> Result<ResolveRequest, Error> {
+    let mut stdin = Stdin::default();
+    Ok(ResolveRequest {
+        record: Some(flags.name.message()),
+        authority: None,
+        outcome: Some(outcome(flags, &mut stdin)?),
+        effect_key_spent: flags.effect_key_spent,
+        evidence: evidence(flags, &mut stdin)?,
+        actor: flags.actor.clone().unwrap_or_else(args::user_at_host),
+    })
 }
 
 fn outcome(flags: &ResolveFlags, stdin: &mut Stdin) -> Result<resolve_request::Outcome, Error> {
@@ -176,6 +188,13 @@ fn outcome(flags: &ResolveFlags, stdin: &mut Stdin) -> Result<resolve_request::O
         check_after: flags.check_after.map(wire_duration),
         provider_reference: flags.provider_reference.clone(),
     }))
+}
+
+fn attempt_id(request: &ResolveRequest) -> Option<Bytes> {
+    match &request.outcome {
+        Some(resolve_request::Outcome::TakeOver(it)) => Some(it.attempt_id.clone()),
+        _ => None,
+    }
 }
 
 fn evidence(flags: &ResolveFlags, stdin: &mut Stdin) -> Result<String, Error> {

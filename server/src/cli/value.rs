@@ -105,6 +105,18 @@ impl Fields {
         self
     }
 
+    /// Puts `value` in the place of every value called `name`, at any depth, that is not
+    /// blank.
+    pub(crate) fn replace(&mut self, name: &str, value: &Value) {
+        for (known, place) in &mut self.0 {
+            if let Value::Fields(nested) = place {
+                nested.replace(name, value);
+            } else if *known == name && !place.is_blank() {
+                place.clone_from(value);
+            }
+        }
+    }
+
     /// The value at a path of names with dots between, e.g. `completed.result.data`. An
     /// item of a list is named by its number, from 0.
     pub(crate) fn at(&self, path: &str) -> Option<&Value> {

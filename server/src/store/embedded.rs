@@ -21,6 +21,8 @@ mod file;
 mod policies;
 mod records;
 mod row;
+#[cfg(test)]
+mod tests;
 mod traces;
 mod words;
 mod writer;

@@ -11,7 +11,7 @@ fn is_as_promised(done: &Done) {
         "1 caller        acquired the key and charged the card",
         "49 callers      waited and got the same receipt, byte for byte:",
         "was refused: DIFFERENT_PAYLOAD",
-        "The record is PENDING: LEASE_EXPIRED_AFTER_SENDING",
+        "LEASE_EXPIRED_AFTER_SENDING, nobody may charge again",
         "is not let through",
         "Two intents, two charges.",
     ] {

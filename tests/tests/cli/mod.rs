@@ -6,6 +6,7 @@ mod example;
 mod input;
 mod output;
 mod policy;
+mod programs;
 mod records;
 mod resolve;
 mod tokens;

@@ -109,12 +109,22 @@ fn who_takes_over_gets_the_token() -> Result<()> {
     let stage = Stage::new()?;
     lapsed(&stage, "k")?;
     let mine = stage.path("mine");
-    let done = stage.record(
-        "resolve",
-        "k",
-        &format!("--take-over --evidence asked --lease 1m --token-file {mine}"),
-    )?;
-    done.exits(0).says("The attempt is yours");
+    let id = "000102030405060708090a0b0c0d0e0f";
+    let take_over = format!("--take-over --attempt-id {id} --evidence asked --lease 1m");
+    let done = stage.record("resolve", "k", &format!("{take_over} --token-file {mine}"))?;
+    let done = done.exits(0);
+    done.says("The attempt is yours");
+    let token = std::fs::read_to_string(&mine)?;
+    assert!(
+        !done.text().contains(token.trim()),
+        "a table tells no token that is in a file"
+    );
+    // The same try again is the same grant.
+    let again = stage
+        .record("resolve", "k", &format!("{take_over} --json"))?
+        .exits(0)
+        .json()?;
+    assert_eq!(again["acquired"]["token"], token.trim());
     stage
         .record("complete", "k", &format!("--token-file {mine} --code done"))?
         .exits(0);

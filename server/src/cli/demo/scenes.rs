@@ -106,20 +106,20 @@ pub(super) async fn killed_caller(stage: &Stage) -> Result<(), Error> {
     let (pid, killed) = charge_and_kill(stage).await?;
     step(
         "a process",
-        &format!(
-            "acquired the key, said that it is sending, charged, and was killed (kill -9 {pid})"
-        ),
+        "acquired the key, said that it is sending, and charged",
+    )?;
+    step(
+        "",
+        &format!("is killed before it can report (kill -9 {pid})"),
     )?;
     let found = lapsed(stage).await?;
     let reason = pending_reason(&found)?;
     let after = duration::show(killed.elapsed());
     step(
         &format!("{after} later"),
-        &format!(
-            "its lease of {} is over. The record is PENDING: {reason}",
-            duration::show(LEASE)
-        ),
+        "its lease is over, and the record is PENDING:",
     )?;
+    step("", &format!("{reason}, nobody may charge again"))?;
 
     let ran = caller::charge(&stage.client, intent, &stage.provider, Duration::ZERO).await?;
     let refused = matches!(ran.ending, Ending::Pending(_));
