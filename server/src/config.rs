@@ -52,8 +52,17 @@ impl ServeArgs {
 fn read(path: &Path) -> anyhow::Result<Settings> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("the settings file {} cannot be read", path.display()))?;
-    toml::from_str(&text)
-        .with_context(|| format!("the settings file {} cannot be used", path.display()))
+    parse(&text).map_err(|wrong| anyhow::anyhow!("the settings file {}: {wrong}", path.display()))
+}
+
+/// Reads the file's text, or says where it is wrong. The line itself is not repeated: it
+/// may hold a password.
+fn parse(text: &str) -> Result<Settings, String> {
+    toml::from_str(text).map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.unwrap_or_default().matches('\n').count() + 1;
+        format!("line {line}: {}", error.message())
+    })
 }
 
 /// All settings of a server, each within its range.
