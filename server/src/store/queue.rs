@@ -303,7 +303,6 @@ impl Delivery {
     }
 
     /// Looks at the answer without taking it.
-    #[must_use]
     pub fn answer(&self) -> &Result<Answer, Refusal> {
         &self.answer
     }
