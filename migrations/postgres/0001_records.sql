@@ -70,11 +70,41 @@ create table reprise.record (
     resolution_content bytea,
     resolution_core bytea
 ) with (
-    -- Half a page for rows, half for their next versions: the update stays on its page.
-    fillfactor = 50,
+    -- A third of a page for rows, the rest for their next versions, so that updates stay
+    -- on the page. Where a body makes a row larger than 2 kB, the body goes elsewhere.
+    fillfactor = 30,
+    toast_tuple_target = 512,
     -- Dead versions go when their page is next visited; vacuum is for the rest.
     autovacuum_vacuum_scale_factor = 0.05
 );
+
+-- Only what callers may make long is stored apart: everything else belongs to each version.
+alter table reprise.record
+    alter column id set storage main,
+    alter column attempt_id set storage main,
+    alter column fingerprint_digest set storage main,
+    alter column tenant set storage main,
+    alter column operation set storage main,
+    alter column subject set storage main,
+    alter column key set storage main,
+    alter column fingerprint_rule set storage main,
+    alter column owner set storage main,
+    alter column correlation_id set storage main,
+    alter column provider_reference set storage main,
+    alter column resource_id set storage main,
+    alter column report_digest set storage main,
+    alter column code set storage main,
+    alter column content_reference set storage main,
+    alter column body_sha256 set storage main,
+    alter column checksum set storage main,
+    alter column earlier_ids set storage main,
+    alter column pending_digests set storage main,
+    alter column previous_report_digest set storage main,
+    alter column previous_pending_digests set storage main,
+    alter column pending_detail set storage main,
+    alter column resolution_digest set storage main,
+    alter column resolution_content set storage main,
+    alter column resolution_core set storage main;
 
 -- Whoever walks the table after the fact walks it by grant, each grant once. No report
 -- changes the column.

@@ -47,21 +47,6 @@ impl ServeArgs {
         };
         Ok(Config::new(self.settings.or(file))?)
     }
-
-    /// How to log, and from which level on. Asked before everything else, so a file that
-    /// cannot be read says nothing here; [`ServeArgs::load`] tells what is wrong with it.
-    #[must_use]
-    pub fn log(&self) -> (LogFormat, String) {
-        let file = self.config.as_deref().and_then(|path| read(path).ok());
-        let file = file.unwrap_or_default();
-        let (own, set) = (Config::default(), &self.settings);
-        let format = set.log_format.or(file.log_format);
-        let level = set.log_level.clone().or(file.log_level);
-        (
-            format.unwrap_or(own.log_format),
-            level.unwrap_or(own.log_level),
-        )
-    }
 }
 
 fn read(path: &Path) -> anyhow::Result<Settings> {

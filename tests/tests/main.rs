@@ -4,3 +4,4 @@ mod cli;
 mod conformance;
 mod faults;
 mod harness;
+mod postgres_store;

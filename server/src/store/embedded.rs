@@ -21,6 +21,8 @@ mod file;
 mod policies;
 mod records;
 mod row;
+#[cfg(test)]
+mod tests;
 mod traces;
 mod words;
 mod writer;
@@ -210,14 +212,17 @@ impl Store for Embedded {
     }
 
     fn close(&self) -> Later<'_, ()> {
-        self.intake.close();
-        let (shared, writer) = (Arc::clone(&self.shared), Arc::clone(&self.writer));
-        Box::pin(blocking(move || {
-            join(&writer);
-            shared.closed.store(true, Ordering::Release);
-            let connection = lock(&shared.writer);
-            writer::saw(&connection, shared.clock.now())
-        }))
+        Box::pin(async {
+            self.intake.close();
+            let (shared, writer) = (Arc::clone(&self.shared), Arc::clone(&self.writer));
+            blocking(move || {
+                join(&writer);
+                shared.closed.store(true, Ordering::Release);
+                let connection = lock(&shared.writer);
+                writer::saw(&connection, shared.clock.now())
+            })
+            .await
+        })
     }
 }
 

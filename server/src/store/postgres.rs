@@ -10,7 +10,7 @@
 //! | `writer`, `aside` | batches; what is stuck runs on by itself |
 //! | `plan` | what can be settled in one statement |
 //! | `column`, `row`, `trace` | values, records and side rows as columns |
-//! | `insert_fresh`, `update_held`, `read`, `write` | the statements of a batch |
+//! | `fast` (of `fresh` and `held`), `read`, `write` | the statements of a batch |
 //! | `find`, `revisions`, `traces`, `policies`, `token_key` | the other statements |
 //!
 //! Every statement is one autocommit transaction, sent typed and unnamed, so that a pooler
@@ -20,8 +20,10 @@ mod aside;
 mod clock;
 mod column;
 mod database;
+mod fast;
 mod find;
-mod insert_fresh;
+mod fresh;
+mod held;
 mod migrate;
 mod plan;
 mod policies;
@@ -33,7 +35,6 @@ mod timeline;
 mod token_key;
 mod trace;
 mod traces;
-mod update_held;
 mod write;
 mod writer;
 
@@ -69,7 +70,8 @@ pub struct Config {
     pub url: String,
     /// Most connections at a time, at least 2. Default 16.
     pub pool_size: usize,
-    /// Batches under way at a time, at least 1. Default 4.
+    /// Batches under way at a time, at least 1: few, so that each carries many commands. Default
+    /// 2.
     pub writers: usize,
     /// Named statements, which a connection parses once. Not through a pooler that does
     /// not follow them (PgBouncer before 1.21). Default off.
@@ -90,7 +92,7 @@ impl Config {
         Self {
             url: url.into(),
             pool_size: 16,
-            writers: 4,
+            writers: 2,
             prepared: false,
             fast_path: true,
             allow_unsafe_durability: false,

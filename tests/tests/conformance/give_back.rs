@@ -7,9 +7,10 @@ use reprise::store::Error;
 use reprise_domain::command::{Answer, Command, Complete, FailureKind, Outcome, Refusal};
 use reprise_domain::decide::{Ending, NOT_DELIVERED};
 use reprise_domain::record::{GivenBack, GrantReason, PendingReason, State};
-use reprise_domain::{Reading, Trace};
+use reprise_domain::{Reading, RecordName, Trace};
 
 use super::case::{Case, new_id, result, secs, still_unknown, take_over, unless_sent};
+use super::told::Grant;
 
 stamp![
     an_undelivered_grant_is_given_back,
@@ -22,6 +23,8 @@ stamp![
     a_grant_that_was_asked_for_again_is_not_given_back,
     an_answer_that_is_no_grant_gives_nothing_back,
     a_reserve_that_was_never_handed_in_leaves_nothing,
+    a_reserve_whose_caller_hangs_up_leaves_no_key_stuck,
+    a_report_whose_caller_hangs_up_is_carried_out,
     a_reserve_past_its_deadline_leaves_no_key_stuck,
     a_report_past_its_deadline_is_carried_out,
     a_client_gives_back_while_the_lease_runs,
@@ -128,6 +131,29 @@ async fn a_reserve_that_was_never_handed_in_leaves_nothing(case: &Case) {
     assert_eq!(case.find("k").await, None);
 }
 
+/// Hands a command in and hangs up at once.
+async fn hang_up(case: &Case, name: &RecordName, command: Command) {
+    tokio::select! {
+        biased;
+        _ = case.hand_in(name, command) => {}
+        () = std::future::ready(()) => {}
+    }
+}
+
+async fn a_reserve_whose_caller_hangs_up_leaves_no_key_stuck(case: &Case) {
+    for _ in 0..20 {
+        let call = case.reserve("k");
+        hang_up(case, &call.name, Command::Reserve(call.reserve.clone())).await;
+    }
+    acquired_in_the_end(case).await;
+}
+
+async fn a_report_whose_caller_hangs_up_is_carried_out(case: &Case) {
+    let grant = case.reserve("k").await.granted();
+    hang_up(case, &grant.name, complete(&grant)).await;
+    case.complete(&grant, result()).await.repeated();
+}
+
 async fn a_reserve_past_its_deadline_leaves_no_key_stuck(case: &Case) {
     for _ in 0..20 {
         let call = case.reserve("k");
@@ -138,26 +164,38 @@ async fn a_reserve_past_its_deadline_leaves_no_key_stuck(case: &Case) {
             Err(late) => assert!(matches!(late, Error::Unavailable(_)), "{late:?}"),
         }
     }
-    // What was under way is given back as soon as it was answered.
-    while let Ok(Answer::Outcome(Outcome::Processing, _)) = case.reserve("k").await.answer {}
-    let told = case.reserve("k").await;
-    told.processing();
+    acquired_in_the_end(case).await;
+}
+
+/// A grant that was under way when its caller left is given back as soon as it was
+/// answered, and until then the key is held.
+async fn acquired_in_the_end(case: &Case) {
+    loop {
+        let told = case.reserve("k").await;
+        if !matches!(told.answer, Ok(Answer::Outcome(Outcome::Processing, _))) {
+            told.granted();
+            return;
+        }
+    }
 }
 
 async fn a_report_past_its_deadline_is_carried_out(case: &Case) {
     let grant = case.reserve("k").await.granted();
-    let complete = Complete {
-        held: grant.held,
-        digest: result().digest(),
-        core: result().core_digest(),
-        result: result(),
-    };
-    let request = case.request(&grant.name, Command::Complete(complete));
+    let request = case.request(&grant.name, complete(&grant));
     match case.store.execute(request, Instant::now()).await {
         Ok(delivery) => drop(case.told(delivery).recorded()),
         Err(late) => assert!(matches!(late, Error::Unavailable(_)), "{late:?}"),
     }
     case.complete(&grant, result()).await.repeated();
+}
+
+fn complete(grant: &Grant) -> Command {
+    Command::Complete(Complete {
+        held: grant.held,
+        digest: result().digest(),
+        core: result().core_digest(),
+        result: result(),
+    })
 }
 
 async fn a_client_gives_back_while_the_lease_runs(case: &Case) {

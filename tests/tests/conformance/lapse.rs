@@ -24,6 +24,8 @@ stamp![
     a_final_failure_while_unaccounted_is_pending,
     a_final_failure_with_the_key_spent_is_final_while_unaccounted,
     a_retryable_failure_while_unaccounted_is_pending_after_repeat_until,
+    a_failure_that_reads_as_pending_is_yours_for_its_own_attempt,
+    a_lapse_while_unaccounted_refuses_the_holder,
     a_complete_accounts_for_earlier_attempts,
     a_resolution_accounts_for_earlier_attempts,
     a_stale_report_does_not_account_for_its_attempt,
@@ -194,6 +196,28 @@ async fn a_retryable_failure_while_unaccounted_is_pending_after_repeat_until(cas
     case.advance(TICK);
     let told = case.reserve("k").await;
     told.pending(PendingReason::EarlierAttemptUnknown);
+}
+
+async fn a_failure_that_reads_as_pending_is_yours_for_its_own_attempt(case: &Case) {
+    let (case, first, second) = unaccounted(case).await;
+    let told = case.fail(&second, FailureKind::Retryable, error()).await;
+    told.recorded();
+    case.advance(secs(600));
+    let told = case.reserve("k").by(second.id).await;
+    told.pending_yours(PendingReason::EarlierAttemptUnknown);
+    let told = case.reserve("k").by(first.id).await;
+    told.pending(PendingReason::EarlierAttemptUnknown);
+    case.reserve("k").paying("200 EUR").await.mismatch();
+}
+
+async fn a_lapse_while_unaccounted_refuses_the_holder(case: &Case) {
+    let (case, _, second) = unaccounted(case).await;
+    case.advance(secs(600));
+    let told = case.mark_sending(&second).await;
+    told.refused(Refusal::LeaseExpired);
+    let told = case.renew(&second, None).await;
+    told.refused(Refusal::LeaseExpired);
+    case.complete(&second, result()).await.recorded();
 }
 
 async fn a_complete_accounts_for_earlier_attempts(case: &Case) {

@@ -13,6 +13,10 @@ mod told;
 macro_rules! stamp {
     ($($case:ident),+ $(,)?) => {
         stamp!(@on embedded Embedded $($case)+);
+        stamp!(@on postgres_15 Postgres15 $($case)+);
+        stamp!(@on postgres_18 Postgres18 $($case)+);
+        stamp!(@on pgbouncer PgBouncer $($case)+);
+        stamp!(@on postgres_15_slow_path Postgres15SlowPath $($case)+);
     };
     (@on $module:ident $backend:ident $($case:ident)+) => {
         mod $module {
@@ -36,6 +40,7 @@ mod fingerprints;
 mod give_back;
 mod lapse;
 mod names;
+mod paths;
 mod policies;
 mod reports_after_failure;
 mod reports_after_outcome;

@@ -118,8 +118,13 @@ async fn a_lost_reserve_is_answered_again(backend: Backend) -> Result<()> {
     let Outcome::Acquired(acquired) = reserved.outcome else {
         bail!("{:?}", reserved.outcome);
     };
-    assert_eq!(acquired.reason, GrantReason::Again);
-    assert_eq!(reserved.record.attempt, 1);
+    // The grant itself or, where the server saw in time that it reached nobody and took
+    // it back, the next one.
+    let granted = (acquired.reason, reserved.record.attempt);
+    assert!(
+        [(GrantReason::Again, 1), (GrantReason::First, 2)].contains(&granted),
+        "{granted:?}"
+    );
     let report = complete("k", &acquired.token, body("done"));
     let reported = line.client.complete(report).await?;
     assert_eq!(reported.disposition, ReportDisposition::Recorded);
@@ -288,7 +293,8 @@ async fn a_lost_take_over_is_answered_again(backend: Backend) -> Result<()> {
     let committed = async || line.changed("k", revision).await;
     let resolved = line.lose(line.client.resolve(request), committed).await??;
     let acquired = resolved.acquired.context("no grant")?;
-    assert_eq!(resolved.record.attempt, 2);
+    // As for Reserve: the grant itself, or the next one.
+    assert!([2, 3].contains(&resolved.record.attempt), "{resolved:?}");
     let report = complete("k", &acquired.token, body("by the operator"));
     line.client.complete(report).await?;
     let found = line.found("k").await?;

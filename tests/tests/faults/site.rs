@@ -75,6 +75,15 @@ impl Site {
         (0..count).map(|_| self.serve()).collect()
     }
 
+    /// Sets what the database gives to every session that begins from now on.
+    pub(crate) async fn alter(&self, setting: &str, value: &str) -> Result<()> {
+        let session = self.session().await?;
+        let row = session.query_one("select current_database()", &[]).await?;
+        let database: String = row.get(0);
+        let statement = format!("alter database \"{database}\" set {setting} = '{value}'");
+        Ok(session.batch_execute(&statement).await?)
+    }
+
     /// A session on the database, for a look behind the service.
     pub(crate) async fn session(&self) -> Result<tokio_postgres::Client> {
         let url = self.database.as_deref().context("not on Postgres")?;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use reprise_client::proto::reserve_response::Outcome;
+use reprise_tests::pgbouncer::PgBouncer;
+use reprise_tests::postgres::{PostgresServer, Version};
 use reprise_tests::reprise_bin::ServerProcess;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -30,6 +32,30 @@ async fn a_storm_of_64_callers_grants_each_key_once_and_errs_nobody(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_through_two_servers_grants_each_key_once_and_errs_nobody() -> Result<()> {
     let site = Site::new(Backend::Postgres)?;
+    storm(&site.serve_all()?, 64).await
+}
+
+/// Somebody set a stricter isolation for the whole database, so that losing a race is an
+/// error of the database's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_under_serializable_isolation_is_no_different() -> Result<()> {
+    let site = Site::new(Backend::Postgres)?;
+    site.alter("default_transaction_isolation", "serializable")
+        .await?;
+    storm(&site.serve_all()?, 64).await
+}
+
+/// Two servers share two connections of a pooler that gives each transaction another one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_through_a_pooler_in_transaction_mode_is_no_different() -> Result<()> {
+    let postgres = PostgresServer::shared(Version::V15)?;
+    let pooler = PgBouncer::start(postgres, 2)?;
+    let direct = postgres.fresh_database()?;
+    let database = direct
+        .rsplit('/')
+        .next()
+        .context("a URL without a database")?;
+    let site = Site::on(&pooler.url(database));
     storm(&site.serve_all()?, 64).await
 }
 
@@ -133,7 +159,7 @@ impl Tally {
 fn check(tallies: &[Tally], callers: usize, servers: &[ServerProcess]) -> Result<()> {
     ensure!(tallies.len() == KEYS);
     let of_one_payload = (0..callers)
-        .filter(|caller| caller / CONNECTIONS % 2 == 0)
+        .filter(|caller| (caller / CONNECTIONS).is_multiple_of(2))
         .count();
     for tally in tallies {
         ensure!(tally.acquired == 1 && tally.other.is_empty(), "{tally:?}");

@@ -37,14 +37,15 @@ async fn neighbours(first: &Stub, prefix: &str) -> Result<Duration> {
 
 /// Moves the row of a key out of the table and holds an open insert of it.
 async fn hold_insert(session: &tokio_postgres::Client, key: &str) -> Result<()> {
-    session
-        .batch_execute(&format!(
-            "create temp table kept as select * from reprise.record where key = '{key}';
-             delete from reprise.record where key = '{key}';
-             begin;
-             insert into reprise.record select * from kept;"
-        ))
-        .await?;
+    // Each on its own: in one message they would be one transaction.
+    for statement in [
+        format!("create temp table kept as select * from reprise.record where key = '{key}'"),
+        format!("delete from reprise.record where key = '{key}'"),
+        "begin".to_owned(),
+        "insert into reprise.record select * from kept".to_owned(),
+    ] {
+        session.batch_execute(&statement).await?;
+    }
     Ok(())
 }
 
@@ -68,11 +69,19 @@ async fn beside_a_stuck_row(server: &ServerProcess, site: &Site, end: &str) -> R
 
     let session = site.session().await?;
     hold_insert(&session, "stuck").await?;
-    let asking: Vec<Asking> = (0..8)
+    let mut asking: Vec<Asking> = (0..8)
         .map(|_| ask(&first, "stuck"))
         .collect::<Result<_>>()?;
     let beside = neighbours(&first, "beside").await?;
     println!("{NEIGHBOURS} keys: {free:?}, beside a stuck row: {beside:?}");
+    for early in asking.extract_if(.., |asking| asking.is_finished()) {
+        let answer = early.await?;
+        ensure!(
+            matches!(&answer, Err(status) if is_open(status)),
+            "{answer:?}"
+        );
+    }
+    println!("{} of its callers still wait", asking.len());
     session.batch_execute(end).await?;
 
     let mut tally = Tally::default();

@@ -14,11 +14,10 @@ use tokio_util::task::TaskTracker;
 
 use super::aside::Aside;
 use super::database::{Database, Fault};
-use super::insert_fresh::{Inserted, insert_fresh};
+use super::fast::{Inserted, fast};
 use super::plan::{self, HeldPlan, Plan};
 use super::read::read;
 use super::row::{RecordRow, shifted, shifted_outcome};
-use super::update_held::update_held;
 use super::write::{Write, Written, write};
 use super::{Config, record, record_id};
 use crate::store::queue::{Folded, Intake, Job, Lane, by_record, fold};
@@ -132,8 +131,7 @@ impl Writer {
                 Err(jobs) => rest.push((id, jobs)),
             }
         }
-        let (taken, other) = tokio::join!(self.insert(fresh), self.update(held));
-        rest.extend(taken.into_iter().chain(other));
+        rest.extend(self.fast(fresh, held).await);
         let passed = self.pass(rest).await;
         for missed in passed.missed {
             self.step_aside(missed.group);
@@ -155,22 +153,42 @@ impl Writer {
         admitted
     }
 
-    /// Inserts new records, and returns what found its key taken.
-    async fn insert(self: &Arc<Self>, plans: Vec<Planned<Record>>) -> Vec<Group> {
-        if plans.is_empty() {
+    /// Carries plans out in one statement, and returns what found another row than the
+    /// assumed one.
+    async fn fast(
+        self: &Arc<Self>,
+        fresh: Vec<Planned<Record>>,
+        held: Vec<Planned<HeldPlan>>,
+    ) -> Vec<Group> {
+        if fresh.is_empty() && held.is_empty() {
             return Vec::new();
         }
-        let inserted = insert_fresh(&self.database, plans.iter().map(|planned| &*planned.plan));
-        let inserted: HashMap<RecordId, Inserted> = match inserted.await {
-            Ok(inserted) => inserted.into_iter().map(|row| (row.id, row)).collect(),
+        let records = fresh.iter().map(|planned| &*planned.plan);
+        let plans = held.iter().map(|planned| &*planned.plan);
+        let settled = match fast(&self.database, records, plans).await {
+            Ok(settled) => settled,
             Err(fault) => {
-                self.failed(plans.into_iter().map(Planned::group).collect(), fault);
+                let fresh = fresh.into_iter().map(Planned::group);
+                let held = held.into_iter().map(Planned::group);
+                self.failed(fresh.chain(held).collect(), fault);
                 return Vec::new();
             }
         };
+        let inserted = by_id(settled.inserted, |row| row.id);
+        let changed = by_id(settled.changed, |row| record_id(&row.id));
+        let mut rest = self.inserted(fresh, inserted);
+        rest.extend(self.updated(held, changed, settled.now));
+        rest
+    }
+
+    fn inserted(
+        &self,
+        plans: Vec<Planned<Record>>,
+        mut inserted: HashMap<RecordId, Inserted>,
+    ) -> Vec<Group> {
         let mut taken = Vec::new();
         for planned in plans {
-            let Some(row) = inserted.get(&planned.job.id()) else {
+            let Some(row) = inserted.remove(&planned.job.id()) else {
                 taken.push(planned.group());
                 continue;
             };
@@ -188,27 +206,16 @@ impl Writer {
         taken
     }
 
-    /// Changes held records, and returns what found another row than the assumed one.
-    async fn update(self: &Arc<Self>, plans: Vec<Planned<HeldPlan>>) -> Vec<Group> {
-        if plans.is_empty() {
-            return Vec::new();
-        }
-        let updated = update_held(&self.database, plans.iter().map(|planned| &*planned.plan));
-        let (now, rows) = match updated.await {
-            Ok(updated) => updated,
-            Err(fault) => {
-                self.failed(plans.into_iter().map(Planned::group).collect(), fault);
-                return Vec::new();
-            }
-        };
-        let mut rows: HashMap<RecordId, RecordRow> = rows
-            .into_iter()
-            .map(|row| (record_id(&row.id), row))
-            .collect();
+    fn updated(
+        &self,
+        plans: Vec<Planned<HeldPlan>>,
+        mut changed: HashMap<RecordId, RecordRow>,
+        now: Timestamp,
+    ) -> Vec<Group> {
         let mut other = Vec::new();
         for planned in plans {
             let id = planned.job.id();
-            let Some(row) = rows.remove(&id) else {
+            let Some(row) = changed.remove(&id) else {
                 other.push(planned.group());
                 continue;
             };
@@ -371,6 +378,9 @@ async fn serve(writer: Arc<Writer>, mut lane: Lane) {
     while let Some(jobs) = lane.next().await {
         let postponed = writer.batch(jobs).await;
         lane.postpone(postponed);
+        // Callers that were just answered may hand in their next command before the next
+        // batch is made up; else it would leave with the first few of them.
+        tokio::task::yield_now().await;
     }
 }
 
@@ -410,6 +420,10 @@ impl Unwritten {
             traces: &folded.traces,
         }
     }
+}
+
+fn by_id<T>(items: Vec<T>, id: impl Fn(&T) -> RecordId) -> HashMap<RecordId, T> {
+    items.into_iter().map(|item| (id(&item), item)).collect()
 }
 
 fn begins(job: &Job) -> bool {

@@ -1,0 +1,105 @@
+//! Faults of the disk that need a hand on the connection. All else is tested from outside,
+//! by the suite that every store passes.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use reprise_domain::command::{Answer, Command, Outcome, Reserve};
+use reprise_domain::record::AttemptId;
+use reprise_domain::{Policy, RecordName, Request};
+use reprise_fingerprint::{Fingerprint, RuleId, Scheme};
+
+use super::*;
+
+/// A Reserve that takes some pages to store.
+fn reserve(key: &str) -> Result<Request> {
+    let reserve = Reserve {
+        attempt_id: AttemptId(rand::random()),
+        fingerprints: vec![Fingerprint {
+            scheme: Scheme::Raw,
+            rule: RuleId::none(),
+            digest: [1; 32],
+        }],
+        lease: None,
+        owner: String::new(),
+        correlation_id: String::new(),
+        instruction: Bytes::from_static(&[b'i'; 16_000]),
+        intent_time: None,
+    };
+    Ok(Request {
+        name: RecordName::new("t", "charge", "", key)?,
+        policy: Arc::new(Policy::default()),
+        command: Command::Reserve(reserve),
+    })
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(30)
+}
+
+async fn is_acquired(store: &Embedded, key: &str) -> Result<bool> {
+    let delivery = store.execute(reserve(key)?, soon()).await?;
+    let answer = delivery.accept()?;
+    Ok(matches!(
+        answer,
+        Answer::Outcome(Outcome::Acquired { again: false }, _)
+    ))
+}
+
+#[tokio::test]
+async fn a_full_disk_is_unavailable_until_space_returns() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let store = Embedded::open(&home.path().join("store"), Options::default())?;
+    assert!(is_acquired(&store, "before").await?);
+    // SQLite answers SQLITE_FULL as it does for a disk without space.
+    let limit = |pages: i64| {
+        let connection = lock(&store.shared.writer);
+        connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+    };
+    let pages: i64 =
+        lock(&store.shared.writer).pragma_query_value(None, "page_count", |row| row.get(0))?;
+    limit(pages)?;
+    // Two in one batch with one that writes nothing.
+    let (full, also_full, replay) = tokio::join!(
+        store.execute(reserve("full")?, soon()),
+        store.execute(reserve("also full")?, soon()),
+        store.execute(reserve("before")?, soon())
+    );
+    assert!(matches!(full, Err(Error::Unavailable(_))));
+    assert!(matches!(also_full, Err(Error::Unavailable(_))));
+    drop(replay);
+    assert!(
+        !is_acquired(&store, "before").await?,
+        "it is held, as before"
+    );
+    let missing = Target::Id(RecordName::new("t", "charge", "", "full")?.id());
+    assert!(store.find("t", missing, soon()).await?.is_none());
+
+    limit(1_000_000)?;
+    assert!(is_acquired(&store, "full").await?);
+    let found = store.find("t", missing, soon()).await?;
+    found.context("the record is there once space returned")?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn somebody_who_looks_in_stops_nobody() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let path = home.path().join("store");
+    let store = Embedded::open(&path, Options::default())?;
+    let visitor = Connection::open(&path)?;
+    let transaction = visitor.unchecked_transaction()?;
+    let count = || {
+        transaction.query_row("select count(*) from records", [], |row| {
+            row.get::<_, i64>(0)
+        })
+    };
+    assert_eq!(count()?, 0);
+    assert!(is_acquired(&store, "k").await?);
+    assert_eq!(count()?, 0, "a visitor's transaction sees one moment");
+    drop(transaction);
+    let key: String = visitor.query_row("select key from records", [], |row| row.get(0))?;
+    assert_eq!(key, "k");
+    Ok(())
+}

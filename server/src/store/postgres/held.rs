@@ -1,0 +1,155 @@
+//! Fast path of reports by the holder: plans that are carried out on rows that are the
+//! assumed ones. A row that is another one, or that somebody has locked, is left alone.
+
+use reprise_domain::assume;
+
+use super::column::{Blob, Code, columns, under, unnest};
+use super::plan::{HeldPlan, offset};
+use super::row::{ContentColumns, RecordArrays, blob, text};
+
+columns! {
+    /// What a plan assumes and changes, moments as microseconds from now. Null leaves a
+    /// column as it is; the outcome's are written together or not at all.
+    PlanRow, PlanArrays {
+        id: Blob,
+        tenant: String,
+        attempt: i32,
+        fence: i64,
+        lease_must_run: bool,
+        state: i16,
+        sent: bool,
+        own_lease: bool,
+        lease_in: Option<i64>,
+        report_kind: Option<i16>,
+        report_digest: Option<Blob>,
+        key_spent: bool,
+        provider_reference: Option<String>,
+        instruction: Option<Blob>,
+        recorded: bool,
+        resource_id: Option<String>,
+        result_in: Option<i64>,
+        memory_in: Option<i64>,
+        code: Option<String>,
+        content_reference: Option<String>,
+        headers: Option<Blob>,
+        body: Option<Blob>,
+        body_size: Option<i64>,
+        body_sha256: Option<Blob>,
+        checksum: Option<Blob>,
+    }
+}
+
+/// Columns that an outcome overwrites with the plan's.
+const OF_OUTCOME: [&str; 8] = [
+    "resource_id",
+    "code",
+    "content_reference",
+    "headers",
+    "body",
+    "body_size",
+    "body_sha256",
+    "checksum",
+];
+
+/// The plans as rows of `p`.
+pub(super) fn plans(first_param: usize) -> String {
+    unnest(first_param, "p", PlanArrays::NAMES)
+}
+
+/// Carries out the plans `p` on those of the locked rows `held` that are as assumed, with
+/// the clock of `clock c`.
+pub(super) fn update() -> String {
+    let of_outcome: Vec<String> = OF_OUTCOME
+        .iter()
+        .map(|name| format!("{name} = case when p.recorded then p.{name} else r.{name} end"))
+        .collect();
+    format!(
+        "update reprise.record r set
+            revision = r.revision + 1,
+            updated_at = c.now,
+            state = p.state,
+            used = true,
+            sent = r.sent or p.sent,
+            lease_end = case
+                when p.own_lease then c.now + r.lease_us * interval '1 microsecond'
+                else coalesce(c.now + p.lease_in * interval '1 microsecond', r.lease_end) end,
+            report_kind = p.report_kind,
+            report_digest = p.report_digest,
+            key_spent = p.key_spent,
+            provider_reference = coalesce(p.provider_reference, r.provider_reference),
+            instruction = coalesce(p.instruction, r.instruction),
+            recorded_at = case when p.recorded then c.now else r.recorded_at end,
+            result_until = case when p.recorded
+                then c.now + p.result_in * interval '1 microsecond' else r.result_until end,
+            memory_until = case when p.recorded
+                then c.now + p.memory_in * interval '1 microsecond' else r.memory_until end,
+            {of_outcome}
+        from p join held h on h.id = p.id cross join clock c
+        where r.id = p.id and r.tenant = p.tenant
+            and r.state = 1 and r.attempt = p.attempt and r.fence = p.fence
+            and not (r.key_spent or r.unaccounted or r.contradicted)
+            and r.report_kind is null and r.given_back is null and r.pending_digests is null
+            and (r.lease_end > c.now or not p.lease_must_run)
+            and (p.recorded or (
+                coalesce(p.provider_reference = r.provider_reference, true)
+                and coalesce(p.instruction = r.instruction, true)))
+        returning {returned}",
+        of_outcome = of_outcome.join(", "),
+        returned = returned(),
+    )
+}
+
+/// The whole row, except for bytes that the plan has brought.
+fn returned() -> String {
+    let bytes = |name| format!("case when p.recorded then null else r.{name} end as {name}");
+    under("r", RecordArrays::NAMES)
+        .replace("r.headers", &bytes("headers"))
+        .replace("r.body,", &format!("{},", bytes("body")))
+}
+
+impl From<&HeldPlan> for PlanRow {
+    fn from(plan: &HeldPlan) -> Self {
+        let change = &plan.change;
+        let attempt = &change.attempt;
+        let own_end = assume::NOW.after(assume::OWN_LEASE);
+        let outcome = change.outcome.as_ref();
+        let content = outcome.map(|outcome| ContentColumns::from(&outcome.content));
+        let mut row = Self {
+            id: Blob::copy(&change.name.id().0),
+            tenant: change.name.tenant().to_owned(),
+            attempt: attempt.number.cast_signed(),
+            fence: attempt.fence.cast_signed(),
+            lease_must_run: plan.lease_must_run,
+            state: change.state.code(),
+            sent: attempt.sent,
+            own_lease: attempt.lease_end == own_end,
+            lease_in: offset(attempt.lease_end),
+            report_kind: attempt.report.map(|report| report.kind.code()),
+            report_digest: attempt.report.map(|report| Blob::copy(&report.digest)),
+            key_spent: change.key_spent,
+            provider_reference: text(&change.provider_reference),
+            instruction: blob(&change.instruction),
+            recorded: outcome.is_some(),
+            resource_id: text(&change.resource_id),
+            result_in: outcome.map(|outcome| outcome.result_until.0),
+            memory_in: outcome.map(|outcome| outcome.memory_until.0),
+            code: None,
+            content_reference: None,
+            headers: None,
+            body: None,
+            body_size: None,
+            body_sha256: None,
+            checksum: None,
+        };
+        if let Some(content) = content {
+            row.code = content.code;
+            row.content_reference = content.reference;
+            row.headers = content.headers;
+            row.body = content.body;
+            row.body_size = content.body_size;
+            row.body_sha256 = content.body_sha256;
+            row.checksum = Some(content.checksum);
+        }
+        row
+    }
+}
