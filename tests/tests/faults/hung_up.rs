@@ -13,9 +13,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::calls::*;
+use super::ledger::Load;
 use super::site::{Backend, Site, client};
 
 const CALLS: usize = 2_000;
+/// Calls under way at once: few enough to be sent before they are given up.
+const LANES: usize = 8;
 const POOL: usize = 2;
 
 on_both_stores! {
@@ -43,8 +46,8 @@ async fn grants_whose_callers_hung_up_are_given_back_by_the_client(backend: Back
     ensure!(look(&hasty, "warm").await?.is_none());
 
     let patient = client(server.addr())?;
+    let load = Load::start(&patient, 2);
     let mut lanes = JoinSet::new();
-    const LANES: usize = 8;
     for lane in 0..LANES {
         let (hasty, patient) = (hasty.clone(), patient.clone());
         lanes.spawn(async move {
@@ -67,6 +70,12 @@ async fn grants_whose_callers_hung_up_are_given_back_by_the_client(backend: Back
         acknowledged.len()
     );
     ensure!(hasty.close(LIMIT * 2).await, "the client still gives back");
+    let ledger = load.stop().await?;
+    println!(
+        "{} transitions were acknowledged beside them",
+        ledger.acknowledged()
+    );
+    ledger.check(&patient).await?;
 
     let given_back = check_nothing_is_held(&patient).await?;
     println!("{given_back} grants were given back");
@@ -126,7 +135,6 @@ async fn grants_whose_callers_hung_up_are_given_back_by_the_server() -> Result<(
     }
 
     let mut lanes = JoinSet::new();
-    const LANES: usize = 64;
     for lane in 0..LANES {
         let mut stub = stubs[lane % stubs.len()].clone();
         lanes.spawn(async move {

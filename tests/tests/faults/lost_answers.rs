@@ -294,7 +294,11 @@ async fn a_lost_take_over_is_answered_again(backend: Backend) -> Result<()> {
     let resolved = line.lose(line.client.resolve(request), committed).await??;
     let acquired = resolved.acquired.context("no grant")?;
     // As for Reserve: the grant itself, or the next one.
-    assert!([2, 3].contains(&resolved.record.attempt), "{resolved:?}");
+    assert!(
+        [2, 3].contains(&resolved.record.attempt),
+        "{:?}",
+        resolved.record
+    );
     let report = complete("k", &acquired.token, body("by the operator"));
     line.client.complete(report).await?;
     let found = line.found("k").await?;
