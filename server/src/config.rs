@@ -47,28 +47,22 @@ impl ServeArgs {
         };
         Ok(Config::new(self.settings.or(file))?)
     }
-
-    /// How to log, and from which level on. Asked before everything else, so a file that
-    /// cannot be read says nothing here; [`ServeArgs::load`] tells what is wrong with it.
-    #[must_use]
-    pub fn log(&self) -> (LogFormat, String) {
-        let file = self.config.as_deref().and_then(|path| read(path).ok());
-        let file = file.unwrap_or_default();
-        let (own, set) = (Config::default(), &self.settings);
-        let format = set.log_format.or(file.log_format);
-        let level = set.log_level.clone().or(file.log_level);
-        (
-            format.unwrap_or(own.log_format),
-            level.unwrap_or(own.log_level),
-        )
-    }
 }
 
 fn read(path: &Path) -> anyhow::Result<Settings> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("the settings file {} cannot be read", path.display()))?;
-    toml::from_str(&text)
-        .with_context(|| format!("the settings file {} cannot be used", path.display()))
+    parse(&text).map_err(|wrong| anyhow::anyhow!("the settings file {}: {wrong}", path.display()))
+}
+
+/// Reads the file's text, or says where it is wrong. The line itself is not repeated: it
+/// may hold a password.
+fn parse(text: &str) -> Result<Settings, String> {
+    toml::from_str(text).map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.unwrap_or_default().matches('\n').count() + 1;
+        format!("line {line}: {}", error.message())
+    })
 }
 
 /// All settings of a server, each within its range.

@@ -7,12 +7,14 @@
 //! | `convert` | messages to commands, answers to messages |
 //! | `status` | errors to statuses |
 //! | `calls` | hang-ups, deadlines and waiting around the store |
+//! | `handover` | a grant counts when its answer is on its way |
 //! | `waiting` | who waits for which record, and what wakes them |
 //! | `policies` | the policies in force |
 //! | `layers` | what happens to every call |
 
 mod calls;
 pub(crate) mod convert;
+mod handover;
 mod layers;
 mod policies;
 mod policy;

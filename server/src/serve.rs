@@ -38,19 +38,22 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::
     running.stopped().await
 }
 
-/// Returns when the process is asked to end: SIGTERM or SIGINT.
+/// Ends when the process is asked to end: SIGTERM or SIGINT. They are listened for from
+/// the call on, so that one that comes during the start is not missed.
 ///
 /// # Panics
-/// When the system takes no signal handlers.
-pub async fn shutdown_signal() {
+/// Outside a runtime, and when the system takes no signal handlers.
+pub fn shutdown_signal() -> impl Future<Output = ()> {
     let handler = |kind| signal(kind).expect("a process may handle SIGTERM and SIGINT");
     let (mut term, mut int) = (
         handler(SignalKind::terminate()),
         handler(SignalKind::interrupt()),
     );
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = int.recv() => {}
+    async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = int.recv() => {}
+        }
     }
 }
 

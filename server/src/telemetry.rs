@@ -1,6 +1,8 @@
 //! Logs, on standard error: for people, or one JSON object a line. They hold tenants,
 //! operations and short hashes of records; never a key, a payload, a body or a token.
 
+use std::io::IsTerminal;
+
 use anyhow::Context;
 use tracing_subscriber::EnvFilter;
 
@@ -14,6 +16,7 @@ pub fn start(format: LogFormat, level: &str) -> anyhow::Result<()> {
     let filter = filter(level)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     let started = match format {
         LogFormat::Human => builder.with_target(false).try_init(),

@@ -109,11 +109,10 @@ pub(crate) async fn run(flags: &ResolveFlags) -> Result<Exit, Error> {
     let revision = flags.revision.unwrap_or(found.record.revision);
     let authority = OperatorOverride { revision };
     request.authority = Some(resolve_request::Authority::OperatorOverride(authority));
-    let attempt_id = attempt_id(&request);
+    let again = flags_to_repeat(&request, revision);
     let resolved = client.resolve(request).await.inspect_err(|error| {
-        if let (true, Some(id)) = (error.outcome_unknown(), &attempt_id) {
-            let id = hex::encode(id);
-            eprintln!("note: to repeat it as the same try, add --attempt-id {id}");
+        if error.outcome_unknown() {
+            eprintln!("note: to repeat this very resolution, add {again}");
         }
     })?;
     if let (Some(file), Some(grant)) = (token_file, &resolved.acquired) {
@@ -190,10 +189,14 @@ fn outcome(flags: &ResolveFlags, stdin: &mut Stdin) -> Result<resolve_request::O
     }))
 }
 
-fn attempt_id(request: &ResolveRequest) -> Option<Bytes> {
+/// What a repeat of the command must not choose anew.
+fn flags_to_repeat(request: &ResolveRequest, revision: u64) -> String {
+    let revision = format!("--revision {revision}");
     match &request.outcome {
-        Some(resolve_request::Outcome::TakeOver(it)) => Some(it.attempt_id.clone()),
-        _ => None,
+        Some(resolve_request::Outcome::TakeOver(it)) => {
+            format!("{revision} --attempt-id {}", hex::encode(&it.attempt_id))
+        }
+        _ => revision,
     }
 }
 

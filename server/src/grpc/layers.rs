@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 use tracing::Instrument;
 
+use super::handover;
 use super::status::Error;
 
 /// Largest message that is read. More than any content that is kept, so that reports
@@ -160,7 +161,7 @@ async fn bound(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) 
         let body = read(body).await?;
         let _permit = admitted?;
         let request = Request::from_parts(parts, Body::new(body));
-        Ok(dressed(next.run(request).await))
+        Ok(handover::tied(dressed(next.run(request).await)))
     };
     let answered = tokio::select! {
         biased;

@@ -23,6 +23,7 @@ impl Policy {
     async fn get(&self, message: GetPolicyRequest) -> Result<GetPolicyResponse, Error> {
         let (tenant, operation) = (&message.tenant, &message.operation);
         convert::tenant_and_operation(tenant, operation)?;
+        note(tenant, operation);
         let stored = self.0.store.policies().await?;
         let found = policies::find(&stored, tenant, operation);
         let built_in = self.0.policies.built_in();
@@ -37,6 +38,7 @@ impl Policy {
 
     async fn put(&self, message: PutPolicyRequest) -> Result<PutPolicyResponse, Error> {
         let put = convert::put_policy(message, self.0.policies.built_in())?;
+        note(&put.tenant, &put.operation);
         let calls = Arc::clone(&self.0);
         let work = async move {
             let stored = calls.store.put_policy(put).await?;
@@ -62,12 +64,20 @@ impl Policy {
 
     async fn list(&self, message: ListPoliciesRequest) -> Result<ListPoliciesResponse, Error> {
         let (after, size) = convert::list_start(&message)?;
+        note(&message.tenant, "");
         let stored = self.0.store.policies().await?;
         let rest = stored.iter().filter(|row| {
             row.tenant == message.tenant && after.is_none_or(|after| row.operation.as_str() > after)
         });
         Ok(convert::page(rest, size))
     }
+}
+
+/// Notes in the call's span whose policies it is about.
+fn note(tenant: &str, operation: &str) {
+    let span = tracing::Span::current();
+    span.record("tenant", tenant);
+    span.record("operation", operation);
 }
 
 #[tonic::async_trait]

@@ -8,13 +8,17 @@ use tonic::{Request, Response, Status};
 
 use super::calls::{Calls, deadline};
 use super::convert;
+use super::handover;
 use super::status::Error;
 
 /// The service.
 pub(crate) struct Reconciliation(pub(crate) Arc<Calls>);
 
 impl Reconciliation {
-    async fn resolve(&self, call: Request<ResolveRequest>) -> Result<ResolveResponse, Error> {
+    async fn resolve(
+        &self,
+        call: Request<ResolveRequest>,
+    ) -> Result<Response<ResolveResponse>, Error> {
         let deadline = deadline(&call);
         let mut message = call.into_inner();
         let name = convert::record_name(message.record.take())?;
@@ -23,8 +27,10 @@ impl Reconciliation {
         let (request, adjusted) = convert::resolve(name, policy, message).await?;
         let delivery = self.0.carry_out(request, deadline).await?;
         // A resolver that took over is granted an attempt, like a Reserve.
-        let answer = delivery.accept()?;
-        convert::resolve_response(answer, adjusted, limit, self.0.store.token_key())
+        let answer = delivery.answer().clone()?;
+        let key = self.0.store.token_key();
+        let message = convert::resolve_response(answer, adjusted, limit, key)?;
+        Ok(handover::with(message, delivery))
     }
 }
 
@@ -34,6 +40,6 @@ impl ReconciliationService for Reconciliation {
         &self,
         call: Request<ResolveRequest>,
     ) -> Result<Response<ResolveResponse>, Status> {
-        Ok(Response::new(self.resolve(call).await?))
+        Ok(self.resolve(call).await?)
     }
 }

@@ -12,13 +12,17 @@ use tonic::{Request, Response, Status};
 
 use super::calls::{Calls, deadline};
 use super::convert;
+use super::handover;
 use super::status::Error;
 
 /// The service.
 pub(crate) struct Reprise(pub(crate) Arc<Calls>);
 
 impl Reprise {
-    async fn reserve(&self, call: Request<ReserveRequest>) -> Result<ReserveResponse, Error> {
+    async fn reserve(
+        &self,
+        call: Request<ReserveRequest>,
+    ) -> Result<Response<ReserveResponse>, Error> {
         let deadline = deadline(&call);
         let mut message = call.into_inner();
         let name = convert::record_name(message.record.take())?;
@@ -26,8 +30,9 @@ impl Reprise {
         let limit = policy.result_bytes_max;
         let (request, wait) = convert::reserve(name, policy, message).await?;
         let delivery = self.0.reserve(request, wait, deadline).await?;
-        // From here to the transport nothing can be cancelled: the grant is delivered.
-        convert::reserve_response(delivery.accept()?, limit, self.0.store.token_key())
+        let answer = delivery.answer().clone()?;
+        let message = convert::reserve_response(answer, limit, self.0.store.token_key())?;
+        Ok(handover::with(message, delivery))
     }
 
     async fn mark_sending(
@@ -106,7 +111,7 @@ impl RepriseService for Reprise {
         &self,
         call: Request<ReserveRequest>,
     ) -> Result<Response<ReserveResponse>, Status> {
-        Ok(Response::new(self.reserve(call).await?))
+        Ok(self.reserve(call).await?)
     }
 
     async fn mark_sending(

@@ -110,7 +110,14 @@ fn who_takes_over_gets_the_token() -> Result<()> {
     lapsed(&stage, "k")?;
     let mine = stage.path("mine");
     let id = "000102030405060708090a0b0c0d0e0f";
-    let take_over = format!("--take-over --attempt-id {id} --evidence asked --lease 1m");
+    let read = stage
+        .record("lookup", "k", "--field record.revision")?
+        .exits(0)
+        .text();
+    let take_over = format!(
+        "--take-over --attempt-id {id} --revision {} --evidence asked --lease 1m",
+        read.trim()
+    );
     let done = stage.record("resolve", "k", &format!("{take_over} --token-file {mine}"))?;
     let done = done.exits(0);
     done.says("The attempt is yours");
