@@ -1,6 +1,7 @@
 //! Calls in the words of the tests: one tenant, one operation, a key. Knows nothing of
 //! what they should answer.
 
+use std::error::Error as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use reprise_client::proto::reserve_response::Outcome;
 use reprise_client::proto::*;
 use reprise_client::{AttemptId, Client, Error, Found, Reading, Reason, Reserve, record_name};
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status};
+use tonic::{Code, Request, Status};
 
 /// Far longer than anything here takes.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
@@ -151,10 +152,9 @@ pub(crate) fn data(content: &Content) -> Option<&Bytes> {
     }
 }
 
-/// Whether a status says that the outcome is not known, or that nothing was begun.
+/// Whether a status says that the outcome is not known, or that nothing was begun. One
+/// with a source was made by this side of a connection that ended, whatever its code is.
 pub(crate) fn is_open(status: &Status) -> bool {
-    matches!(
-        status.code(),
-        tonic::Code::Unavailable | tonic::Code::DeadlineExceeded | tonic::Code::Cancelled
-    )
+    let codes = [Code::Unavailable, Code::DeadlineExceeded, Code::Cancelled];
+    status.source().is_some() || codes.contains(&status.code())
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use reprise_client::proto::{Content, FailureKind, State};
 use reprise_client::{Client, Outcome};
 use reprise_tests::poll::until_true;
+use reprise_tests::postgres::{PostgresServer, Version};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -121,8 +122,18 @@ async fn call_in_haste(hasty: &Client, patient: &Client, call: usize) -> Result<
 /// these callers give nothing back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn grants_whose_callers_hung_up_are_given_back_by_the_server() -> Result<()> {
-    let site = Site::new(Backend::Postgres)?.pool_size(POOL);
-    slow_down(&site, Duration::from_millis(100)).await?;
+    // On a server of its own with one writer: else the flush of a neighbour's commit, or
+    // of the background writer, would end the delay of this one early.
+    let postgres = PostgresServer::start(
+        Version::V15,
+        &[
+            ("commit_delay", "100000"),
+            ("commit_siblings", "0"),
+            ("wal_writer_delay", "10s"),
+            ("autovacuum", "off"),
+        ],
+    )?;
+    let site = Site::on(&postgres.fresh_database()?).pool_size(POOL);
     let server = site.serve()?;
     let mut stubs = Vec::new();
     for _ in 0..8 {
