@@ -112,14 +112,22 @@ impl Load {
     }
 
     /// Returns when `count` more transitions were acknowledged, and how long that took.
-    pub(crate) async fn progress(&self, count: usize) -> Result<Duration> {
+    ///
+    /// # Errors
+    /// That of a worker that met one.
+    pub(crate) async fn progress(&mut self, count: usize) -> Result<Duration> {
         let began = Instant::now();
         let goal = self.ledger.acknowledged() + count;
+        let mut ended = None;
         until_true("the load to go on", LIMIT, async || {
-            self.ledger.acknowledged() >= goal || self.workers.is_empty()
+            ended = self.workers.try_join_next();
+            ended.is_some() || self.ledger.acknowledged() >= goal
         })
         .await?;
-        Ok(began.elapsed())
+        match ended {
+            Some(worker) => worker?.and_then(|()| bail!("a worker ended")),
+            None => Ok(began.elapsed()),
+        }
     }
 
     /// Lets every worker end the life that it is at.

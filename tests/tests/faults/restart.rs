@@ -23,7 +23,7 @@ async fn kill_9_of_the_server_loses_nothing_acknowledged(backend: Backend) -> Re
     let mut server = site.serve()?;
     // Gives the service an address that outlives its servers.
     let proxy = Proxy::start(server.addr()).await?;
-    let load = Load::start(&client(proxy.addr())?, WORKERS);
+    let mut load = Load::start(&client(proxy.addr())?, WORKERS);
     for kill in 1..=KILLS {
         load.progress(BETWEEN).await?;
         server.kill_9()?;
@@ -44,7 +44,7 @@ async fn kill_9_of_postgres_loses_nothing_acknowledged() -> Result<()> {
     postgres.create_database("reprise")?;
     let site = Site::on(&postgres.database_url("reprise"));
     let mut server = site.serve()?;
-    let load = Load::start(&client(server.addr())?, WORKERS);
+    let mut load = Load::start(&client(server.addr())?, WORKERS);
     for kill in 1..=KILLS {
         load.progress(BETWEEN).await?;
         postgres.kill_9()?;
