@@ -124,7 +124,7 @@ impl Default for Config {
             data_dir: PathBuf::from("reprise-data"),
             database_url: None,
             pool_size: 16,
-            writers: 4,
+            writers: 2,
             migrate: false,
             allow_unsafe_durability: false,
             prepared: false,
