@@ -36,6 +36,10 @@ finish() {
         kill -KILL "$pid" 2>/dev/null || true
         status=1
     done
+    if [ -n "${log:-}" ]; then
+        awk '/^test result: / { passed += $4; failed += $6 }
+            END { printf "%d passed, %d failed\n", passed, failed }' "$log"
+    fi
     rm -rf "$scratch"
     exit "$status"
 }
@@ -64,4 +68,5 @@ run() {
 # `cargo test` builds a package's programs only for tests of that very package,
 # and the whole-system tests run `reprise` from another one.
 run cargo build --workspace --all-targets --profile test
-run cargo test --workspace --no-fail-fast "$@"
+log=$scratch/log
+run cargo test --workspace --no-fail-fast "$@" > >(tee "$log")

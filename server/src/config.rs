@@ -124,7 +124,7 @@ impl Default for Config {
             data_dir: PathBuf::from("reprise-data"),
             database_url: None,
             pool_size: 16,
-            writers: 4,
+            writers: 2,
             migrate: false,
             allow_unsafe_durability: false,
             prepared: false,
@@ -299,6 +299,37 @@ impl std::str::FromStr for DatabaseUrl {
             Ok(_) => Ok(Self(text.to_owned())),
             Err(_) => Err(NotADatabaseUrl),
         }
+    }
+}
+
+/// Reads the flag and the variable. Unlike clap's own reader it never repeats the text,
+/// which holds a password.
+impl clap::builder::ValueParserFactory for DatabaseUrl {
+    type Parser = DatabaseUrlParser;
+
+    fn value_parser() -> DatabaseUrlParser {
+        DatabaseUrlParser
+    }
+}
+
+/// See [`DatabaseUrl`].
+#[derive(Clone, Debug)]
+pub struct DatabaseUrlParser;
+
+impl clap::builder::TypedValueParser for DatabaseUrlParser {
+    type Value = DatabaseUrl;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _arg: Option<&clap::Arg>,
+        value: &std::ffi::OsStr,
+    ) -> Result<DatabaseUrl, clap::Error> {
+        let url = value.to_str().ok_or(NotADatabaseUrl).and_then(str::parse);
+        url.map_err(|error| {
+            let text = format!("--database-url or REPRISE_DATABASE_URL: {error}\n");
+            clap::Error::raw(clap::error::ErrorKind::ValueValidation, text).with_cmd(command)
+        })
     }
 }
 

@@ -234,6 +234,9 @@ fn first_screen(config: &Config, addr: SocketAddr) -> String {
                 .to_string()
         }
     };
+    // As it was started, so that what is shown can be pasted.
+    let program = std::env::args().next();
+    let program = program.as_deref().unwrap_or("reprise");
     // Writing to a string does not fail.
     let _ = write!(
         screen,
@@ -241,9 +244,9 @@ fn first_screen(config: &Config, addr: SocketAddr) -> String {
          \x20 speaks   gRPC, with reflection and health\n\
          \n\
          Try next, in another terminal:\n\
-         \x20 reprise demo\n\
-         \x20 reprise reserve --tenant t1 --operation charge --key order-1 --payload 42\n\
-         \x20 reprise --help\n\
+         \x20 {program} demo\n\
+         \x20 {program} reserve --tenant t1 --operation charge --key order-1 --payload 42\n\
+         \x20 {program} --help\n\
          Ctrl-C ends it; calls under way finish first."
     );
     screen

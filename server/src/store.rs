@@ -1,4 +1,4 @@
-//! What keeps records. A store finds or inserts a record, has [`fn@reprise_domain::decide`]
+//! What keeps records. A store finds or inserts a record, has [`reprise_domain::decide()`]
 //! decide, and writes back only if the row is still the one that was decided on. It knows
 //! no rule of its own and no message of the wire; every store passes the same conformance
 //! suite.

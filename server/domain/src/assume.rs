@@ -1,4 +1,4 @@
-//! The usual row. A store that settles a command in one round trip runs [`crate::decide`]
+//! The usual row. A store that settles a command in one round trip runs [`crate::decide()`]
 //! on the row that it assumes, at moment zero: every moment in the decided record is then
 //! an offset from the store's clock. Its statement checks that the row is that one, and
 //! adds the clock.

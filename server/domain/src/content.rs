@@ -190,3 +190,112 @@ impl Parts {
         self.0.finalize().into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_headers(headers: Vec<(String, Bytes)>) -> Content {
+        Content {
+            headers,
+            ..Content::of_code("done")
+        }
+    }
+
+    fn header(name: &str, size: usize) -> (String, Bytes) {
+        (name.to_owned(), vec![b'x'; size].into())
+    }
+
+    #[test]
+    fn contents_that_differ_anywhere_have_different_digests() {
+        let body = |bytes: &'static [u8]| Content {
+            body: Some(Body::Data(bytes.into())),
+            ..Content::default()
+        };
+        let contents = [
+            Content::default(),
+            Content::of_code("done"),
+            body(b""),
+            body(b"a"),
+            with_headers(vec![header("etag", 1)]),
+            with_headers(vec![header("etag", 1), header("etag", 1)]),
+            with_headers(vec![header("etagx", 0)]),
+            Content {
+                resource_id: "done".to_owned(),
+                ..Content::default()
+            },
+            Content {
+                provider_reference: "done".to_owned(),
+                ..Content::default()
+            },
+        ];
+        for (at, one) in contents.iter().enumerate() {
+            for other in &contents[at + 1..] {
+                assert_ne!(one.digest(), other.digest(), "{one:?} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn headers_and_body_are_no_part_of_the_core() {
+        let rich = Content {
+            body: Some(Body::Data("receipt".into())),
+            ..with_headers(vec![header("etag", 1)])
+        };
+        assert_eq!(rich.core_digest(), Content::of_code("done").core_digest());
+        assert_ne!(rich.core_digest(), Content::of_code("other").core_digest());
+    }
+
+    #[test]
+    fn body_over_the_limit_is_kept_by_size_and_digest_alone() {
+        let policy = Policy {
+            result_bytes_max: 4,
+            ..Policy::default()
+        };
+        let sent = |body: &'static str| Content {
+            body: Some(Body::Data(body.into())),
+            ..Content::of_code("done")
+        };
+        let (kept, adjusted) = sent("four").adjust("result", &policy);
+        assert_eq!((kept, adjusted), (sent("four"), vec![]));
+        let (kept, adjusted) = sent("fiver").adjust("result", &policy);
+        assert!(matches!(kept.body, Some(Body::Omitted { size: 5, .. })));
+        assert_eq!(kept.digest(), sent("fiver").digest());
+        assert_eq!(adjusted[0].field, "result.data");
+        assert_eq!(adjusted[0].kind, AdjustmentKind::Dropped);
+    }
+
+    #[test]
+    fn headers_that_are_not_listed_or_too_many_or_too_large_are_dropped_and_named() {
+        let policy = Policy::default();
+        let sent = vec![
+            header("ETag", 1),
+            header("Set-Cookie", 1),
+            header("x-secret", 1),
+            header("link", HEADER_BYTES_MAX),
+            header("location", 9),
+        ];
+        let (kept, adjusted) = with_headers(sent).adjust("error", &policy);
+        assert_eq!(kept.headers, [header("ETag", 1), header("location", 9)]);
+        let fields: Vec<_> = adjusted.iter().map(|done| done.field.as_str()).collect();
+        assert_eq!(
+            fields,
+            ["error.headers[1]", "error.headers[2]", "error.headers[3]"]
+        );
+        let many = vec![header("etag", 1); HEADERS_MAX * 3];
+        let (kept, adjusted) = with_headers(many).adjust("result", &policy);
+        assert_eq!(
+            (kept.headers.len(), adjusted.len()),
+            (HEADERS_MAX, HEADERS_MAX)
+        );
+    }
+
+    #[test]
+    fn checksum_guards_what_is_stored() {
+        let stored = with_headers(vec![header("etag", 1)]);
+        let mut damaged = stored.clone();
+        damaged.headers[0].1 = "y".into();
+        assert_ne!(stored.checksum(), damaged.checksum());
+        assert_ne!(stored.checksum(), Content::of_code("done").checksum());
+    }
+}

@@ -1,7 +1,7 @@
 //! The record and the one state machine that decides about it.
 //!
 //! Everything here is pure: no clock, no database, no network, no randomness. A store
-//! finds or inserts a [`Record`], calls [`decide`], and writes the answer's record back
+//! finds or inserts a [`Record`], calls [`decide()`], and writes the answer's record back
 //! only if the row is still the one that was decided on. That gives every store the
 //! same behaviour, and lets the rules be tested as tables and by a model checker.
 //!

@@ -269,3 +269,128 @@ impl fmt::Debug for EffectKey {
         fmt::Display::fmt(self, f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order() -> RecordName {
+        RecordName::new("shop", "charge", "customer-1", "order-1").expect("a valid name")
+    }
+
+    #[test]
+    fn record_id_and_effect_keys_never_change() {
+        let name = order();
+        assert_eq!(
+            name.id().to_string(),
+            "a5f4213fd4160c7db49465ff3a52712cd92d044f33f4bfd5d8e83ed0e3956a15"
+        );
+        assert_eq!(
+            name.effect_key(1).to_string(),
+            "a5f4213f-d416-80c7-b6d2-5197fce949c4"
+        );
+        assert_eq!(
+            name.effect_key(2).to_string(),
+            "a5f4213f-d416-80c7-b6d2-5197fce949c5"
+        );
+        assert_eq!(
+            name.effect_key(1000).to_string(),
+            "a5f4213f-d416-80c7-b6d2-5197fce94dab"
+        );
+    }
+
+    #[test]
+    fn names_whose_parts_run_together_alike_are_different_records() {
+        let id = |operation, subject, key| {
+            let name = RecordName::new("t", operation, subject, key);
+            name.expect("a valid name").id()
+        };
+        let ids = [
+            id("ab", "c", "d"),
+            id("a", "bc", "d"),
+            id("ab", "", "cd"),
+            id("AB", "c", "d"),
+        ];
+        for (at, one) in ids.iter().enumerate() {
+            assert!(!ids[at + 1..].contains(one));
+        }
+    }
+
+    #[test]
+    fn effect_key_leads_back_to_its_record() {
+        let id = order().id();
+        for generation in [1, 2, 1000, 1 << 23, 1 << 24] {
+            let key = id.effect_key(generation);
+            assert_eq!(EffectKey::parse(&key.to_string()), Ok(key));
+            assert_eq!(EffectKey::parse(&key.to_string().to_uppercase()), Ok(key));
+            let (first, last) = key.range();
+            assert!(first <= id && id <= last);
+            assert!(key.belongs_to(&id, generation));
+            assert!(!key.belongs_to(&id, generation - 1));
+        }
+    }
+
+    #[test]
+    fn effect_key_of_another_record_does_not_belong() {
+        let other = RecordName::new("shop", "charge", "customer-1", "order-2");
+        let key = other.expect("a valid name").effect_key(1);
+        assert!(!key.belongs_to(&order().id(), u32::MAX));
+    }
+
+    #[test]
+    fn generations_wrap_within_the_range_of_their_record() {
+        let id = RecordId([0xff; 32]);
+        let key = id.effect_key(2);
+        assert_ne!(key, id.effect_key(1));
+        let (first, last) = key.range();
+        assert!(first <= id && id <= last && key.belongs_to(&id, 2));
+    }
+
+    #[test]
+    fn texts_that_are_no_ids_are_refused() {
+        let id = order().id();
+        assert_eq!(RecordId::parse(&id.to_string()), Ok(id));
+        let upper = id.to_string().to_uppercase();
+        for text in ["", "a5f4", upper.as_str(), &"é".repeat(32)] {
+            assert!(RecordId::parse(text).is_err());
+        }
+        for text in [
+            "",
+            "a5f4213f-d416-40c7-b6d2-5197fce949c4",
+            "a5f4213f-d416-80c7-36d2-5197fce949c4",
+            "a5f4213f0d416-80c7-b6d2-5197fce949c4",
+            "a5f4213f-d416-80c7-b6d2-5197fce949cg",
+        ] {
+            assert!(EffectKey::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_are_refused_by_name() {
+        let field = |tenant: &str, operation: &str, subject: &str, key: &str| {
+            let refused = RecordName::new(tenant, operation, subject, key);
+            refused.err().map(|error| error.field)
+        };
+        let long = "x".repeat(PART_BYTES_MAX + 1);
+        let long_key = "k".repeat(KEY_BYTES_MAX + 1);
+        for word in ["", "a b", "ü", "a\n", long.as_str()] {
+            assert_eq!(field(word, "o", "", "k").as_deref(), Some("record.tenant"));
+            assert_eq!(
+                field("t", word, "", "k").as_deref(),
+                Some("record.operation")
+            );
+        }
+        for subject in [" ", "a\tb", "a\u{85}", long.as_str()] {
+            assert_eq!(
+                field("t", "o", subject, "k").as_deref(),
+                Some("record.subject")
+            );
+        }
+        for key in ["", " \u{a0}", "a\0", long_key.as_str()] {
+            assert_eq!(field("t", "o", "", key).as_deref(), Some("record.key"));
+        }
+        let (long, long_key) = (&long[1..], &long_key[1..]);
+        assert_eq!(field(long, "A-Z/a.z_0:9%", long, long_key), None);
+        assert_eq!(field("t", "o", "", "Bestellung 7 ü"), None);
+    }
+}

@@ -197,3 +197,171 @@ impl Policy {
             && self.headers.iter().any(|listed| same(listed))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(policy: Policy) -> Option<String> {
+        policy.check().err().map(|error| error.field)
+    }
+
+    fn second() -> Duration {
+        Duration::from_secs(1)
+    }
+
+    #[test]
+    fn built_in_policy_is_the_documented_one() {
+        let policy = Policy::default();
+        assert_eq!(policy.check(), Ok(()));
+        assert_eq!(policy.on_lapse, OnLapse::Pending);
+        assert_eq!(policy.lease, Duration::from_secs(30));
+        assert_eq!(policy.wait_max, Duration::from_secs(30));
+        assert_eq!(policy.result_retention, Duration::from_hours(72));
+        assert_eq!(policy.memory_retention, Duration::from_hours(35 * 24));
+        assert_eq!(policy.result_bytes_max, 1 << 20);
+        assert_eq!(policy.settle_after, Duration::from_secs(60));
+    }
+
+    #[test]
+    fn settings_out_of_range_are_refused_by_name() {
+        let default = Policy::default;
+        let lease = |lease| Policy { lease, ..default() };
+        assert_eq!(refused(lease(*LEASE.start())), None);
+        assert_eq!(refused(lease(*LEASE.end())), None);
+        for length in [
+            *LEASE.start() - Duration::from_nanos(1),
+            *LEASE.end() + second(),
+        ] {
+            assert_eq!(refused(lease(length)).as_deref(), Some("policy.lease"));
+        }
+        let policies = [
+            (
+                "wait_max",
+                Policy {
+                    wait_max: WAIT_MAX + second(),
+                    ..default()
+                },
+            ),
+            (
+                "memory_retention",
+                Policy {
+                    memory_retention: Duration::ZERO,
+                    ..default()
+                },
+            ),
+            (
+                "memory_retention",
+                Policy {
+                    memory_retention: *RETENTION.end() + second(),
+                    ..default()
+                },
+            ),
+            (
+                "result_retention",
+                Policy {
+                    result_retention: Duration::ZERO,
+                    ..default()
+                },
+            ),
+            (
+                "result_retention",
+                Policy {
+                    result_retention: default().memory_retention + second(),
+                    ..default()
+                },
+            ),
+            (
+                "result_bytes_max",
+                Policy {
+                    result_bytes_max: BODY_BYTES_MAX + 1,
+                    ..default()
+                },
+            ),
+            (
+                "settle_after",
+                Policy {
+                    settle_after: SETTLE_MAX + second(),
+                    ..default()
+                },
+            ),
+            (
+                "headers",
+                Policy {
+                    headers: vec!["etag".to_owned(); HEADER_NAMES_MAX + 1],
+                    ..default()
+                },
+            ),
+            (
+                "headers.names[1]",
+                Policy {
+                    headers: vec!["etag".to_owned(), "a b".to_owned()],
+                    ..default()
+                },
+            ),
+            (
+                "headers.names[0]",
+                Policy {
+                    headers: vec!["Set-Cookie".to_owned()],
+                    ..default()
+                },
+            ),
+            (
+                "headers.names[0]",
+                Policy {
+                    headers: vec!["AUTHORIZATION".to_owned()],
+                    ..default()
+                },
+            ),
+            (
+                "fingerprint_rules",
+                Policy {
+                    rules: vec![],
+                    ..default()
+                },
+            ),
+            (
+                "fingerprint_rules",
+                Policy {
+                    rules: vec![Rule::default(); RULES_MAX + 1],
+                    ..default()
+                },
+            ),
+        ];
+        for (field, policy) in policies {
+            assert_eq!(refused(policy), Some(format!("policy.{field}")));
+        }
+    }
+
+    #[test]
+    fn repeat_within_comes_with_take_over_and_is_shorter_than_memory() {
+        let with = |on_lapse, repeat_within| Policy {
+            on_lapse,
+            repeat_within,
+            ..Policy::default()
+        };
+        let memory = Policy::default().memory_retention;
+        let field = Some("policy.repeat_within".to_owned());
+        assert_eq!(
+            refused(with(OnLapse::TakeOver, Some(memory - second()))),
+            None
+        );
+        for within in [None, Some(Duration::ZERO), Some(memory)] {
+            assert_eq!(refused(with(OnLapse::TakeOver, within)), field);
+        }
+        for on_lapse in [OnLapse::Pending, OnLapse::TakeOverUnlessSent] {
+            assert_eq!(refused(with(on_lapse, None)), None);
+            assert_eq!(refused(with(on_lapse, Some(second()))), field);
+        }
+    }
+
+    #[test]
+    fn listed_headers_are_kept_in_any_case_but_secrets_never() {
+        let policy = Policy {
+            headers: vec!["ETag".to_owned(), "set-cookie".to_owned()],
+            ..Policy::default()
+        };
+        assert!(policy.keeps_header("etag") && policy.keeps_header("ETAG"));
+        assert!(!policy.keeps_header("location") && !policy.keeps_header("Set-Cookie"));
+    }
+}

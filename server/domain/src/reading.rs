@@ -245,3 +245,123 @@ impl View {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::RecordName;
+    use crate::record::Outcome;
+    use crate::token::Held;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+
+    fn record(state: State) -> Record {
+        let name = RecordName::new("shop", "charge", "", "order-1").expect("a valid name");
+        let held = Held {
+            attempt: 1,
+            fence: 1,
+            authentic: true,
+        };
+        let mut record = crate::assume::held(&name, &held);
+        record.state = state;
+        record.attempt.lease_end = NOW;
+        record
+    }
+
+    fn reads(record: &Record) -> Reading {
+        Reading::of(record, &Policy::default(), NOW)
+    }
+
+    #[test]
+    fn lease_is_over_at_its_end() {
+        let mut record = record(State::Processing);
+        assert!(matches!(reads(&record), Reading::Pending(_)));
+        record.attempt.lease_end = NOW.after(Duration::from_micros(1));
+        let remaining = Duration::from_micros(1);
+        assert_eq!(reads(&record), Reading::Running { remaining });
+    }
+
+    #[test]
+    fn only_settle_after_of_the_policy_in_force_counts() {
+        let record = record(State::Processing);
+        let policy = Policy {
+            on_lapse: OnLapse::TakeOver,
+            settle_after: Duration::from_secs(5),
+            ..Policy::default()
+        };
+        let uncertain = Uncertain {
+            reason: PendingReason::LeaseExpired,
+            since: NOW,
+            next_check: NOW.after(Duration::from_secs(5)),
+        };
+        assert_eq!(
+            Reading::of(&record, &policy, NOW),
+            Reading::Pending(uncertain)
+        );
+    }
+
+    #[test]
+    fn contradicted_pending_always_says_so() {
+        let mut record = record(State::Pending);
+        record.contradicted = true;
+        record.pending = Some(crate::record::Pending {
+            reason: PendingReason::Reported,
+            detail: String::new(),
+            since: NOW,
+            next_check: NOW,
+        });
+        let Reading::Pending(uncertain) = reads(&record) else {
+            panic!("reads as {:?}", reads(&record));
+        };
+        assert_eq!(uncertain.reason, PendingReason::ContradictoryReports);
+    }
+
+    #[test]
+    fn tombstone_without_its_outcome_is_still_a_tombstone() {
+        assert_eq!(
+            reads(&record(State::Completed)),
+            Reading::Completed { gone: true }
+        );
+        assert_eq!(
+            reads(&record(State::FailedFinal)),
+            Reading::FailedFinal { gone: true }
+        );
+    }
+
+    #[test]
+    fn starting_over_is_free_only_after_a_final_failure_that_nobody_contradicts() {
+        let start_over = |record: Record| View::of(record, &Policy::default(), NOW).start_over();
+        let far = Outcome {
+            content: crate::Content::default(),
+            recorded_at: NOW,
+            result_until: Timestamp::FAR,
+            memory_until: Timestamp::FAR,
+        };
+        for (state, expected) in [
+            (State::Processing, StartOver::Unknown),
+            (State::Pending, StartOver::Unknown),
+            (State::Completed, StartOver::No),
+            (State::FailedRetryable, StartOver::No),
+            (State::FailedFinal, StartOver::Yes),
+        ] {
+            let mut record = record(state);
+            record.outcome = Some(far.clone());
+            assert_eq!(start_over(record.clone()), expected, "{state:?}");
+            record.contradicted = true;
+            let doubtful = if state == State::Completed {
+                StartOver::No
+            } else {
+                StartOver::Unknown
+            };
+            assert_eq!(
+                start_over(record.clone()),
+                doubtful,
+                "{state:?} contradicted"
+            );
+            record.attempt.lease_end = Timestamp::FAR;
+            if state == State::Processing {
+                assert_eq!(start_over(record), StartOver::No);
+            }
+        }
+    }
+}

@@ -86,3 +86,44 @@ pub fn adjust(field: &str, text: String, adjusted: &mut Vec<Adjustment>) -> Stri
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_before_the_effect_is_checked() {
+        assert_eq!(check("owner", String::new()), Ok(String::new()));
+        assert!(check("owner", "x".repeat(TEXT_BYTES_MAX)).is_ok());
+        for text in [
+            "x".repeat(TEXT_BYTES_MAX + 1),
+            "a\nb".to_owned(),
+            "\u{9f}".to_owned(),
+        ] {
+            assert_eq!(check("owner", text).expect_err("refused").field, "owner");
+        }
+    }
+
+    #[test]
+    fn text_after_the_effect_is_adjusted_until_it_would_pass() {
+        let cut = format!("{}é", "x".repeat(TEXT_BYTES_MAX - 1));
+        let controls = "\n".repeat(TEXT_BYTES_MAX);
+        for (text, kinds) in [
+            ("fine ü".to_owned(), vec![]),
+            ("a\nb".to_owned(), vec![AdjustmentKind::Replaced]),
+            (cut, vec![AdjustmentKind::Cut]),
+            (
+                controls,
+                vec![AdjustmentKind::Replaced, AdjustmentKind::Cut],
+            ),
+        ] {
+            let mut adjusted = Vec::new();
+            let kept = adjust("result.code", text.clone(), &mut adjusted);
+            assert_eq!(kept == text, kinds.is_empty());
+            assert!(adjusted.iter().all(|done| done.field == "result.code"));
+            let done: Vec<_> = adjusted.iter().map(|done| done.kind).collect();
+            assert_eq!(done, kinds);
+            assert_eq!(check("result.code", kept.clone()), Ok(kept));
+        }
+    }
+}

@@ -90,3 +90,74 @@ pub struct Held {
     /// no evidence.
     pub authentic: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::RecordName;
+
+    const FENCE: u64 = 1_800_000_000_000_000;
+
+    fn id(key: &str) -> RecordId {
+        let name = RecordName::new("shop", "charge", "customer-1", key);
+        name.expect("a valid name").id()
+    }
+
+    fn key() -> TokenKey {
+        TokenKey::new([7; 32])
+    }
+
+    #[test]
+    fn token_says_what_it_was_issued_for_and_never_changes() {
+        let id = id("order-1");
+        let token = key().issue(&id, 3, FENCE);
+        let hex: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            hex,
+            "010000000300066517289880004365cb41101dd11ec719d8a717f55144"
+        );
+        let held = Held {
+            attempt: 3,
+            fence: FENCE,
+            authentic: true,
+        };
+        assert_eq!(key().read(&id, &token), Ok(held));
+    }
+
+    #[test]
+    fn token_of_another_record_or_key_or_with_a_changed_bit_is_not_authentic() {
+        let token = key().issue(&id("order-1"), 3, FENCE);
+        let authentic = |key: TokenKey, record: &RecordId, token: &[u8]| {
+            key.read(record, token).map(|held| held.authentic)
+        };
+        assert_eq!(authentic(key(), &id("order-2"), &token), Ok(false));
+        assert_eq!(
+            authentic(TokenKey::new([8; 32]), &id("order-1"), &token),
+            Ok(false)
+        );
+        for bit in 8..TOKEN_BYTES * 8 {
+            let mut changed = token;
+            changed[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(
+                authentic(key(), &id("order-1"), &changed),
+                Ok(false),
+                "bit {bit}"
+            );
+        }
+    }
+
+    #[test]
+    fn bytes_of_another_form_are_refused() {
+        let mut token = key().issue(&id("order-1"), 3, FENCE).to_vec();
+        token[0] = 2;
+        for bytes in [&[], &token[1..], token.as_slice(), &[1; TOKEN_BYTES + 1]] {
+            let refused = key().read(&id("order-1"), bytes).expect_err("malformed");
+            assert_eq!(refused.field, "token");
+        }
+    }
+
+    #[test]
+    fn secret_is_not_shown() {
+        assert_eq!(format!("{:?}", key()), "TokenKey(redacted)");
+    }
+}

@@ -93,14 +93,16 @@ fn record_name(name: &RecordName) -> Fields {
 }
 
 fn record(record: &RecordSummary) -> Fields {
+    // All three count from 1; a mismatch does not show them.
+    let count = |count: u64| (count > 0).then_some(count);
     let failure_kind = record.failure_kind().as_str_name();
     let failure_kind = Some(word(failure_kind, "FAILURE_KIND_")).filter(|kind| *kind != UNSET);
     Fields::new()
         .with("record_id", &*record.record_id)
         .with("state", word(record.state().as_str_name(), "STATE_"))
         .with("failure_kind", failure_kind)
-        .with("attempt", record.attempt)
-        .with("revision", record.revision)
+        .with("attempt", count(record.attempt.into()))
+        .with("revision", count(record.revision))
         .with("create_time", record.create_time)
         .with("update_time", record.update_time)
         .with("result_expire_time", record.result_expire_time)
@@ -109,7 +111,7 @@ fn record(record: &RecordSummary) -> Fields {
         .with("resource_id", &*record.resource_id)
         .with("provider_reference", &*record.provider_reference)
         .with("effect_key", &*record.effect_key)
-        .with("generation", record.generation)
+        .with("generation", count(record.generation.into()))
 }
 
 fn acquired(grant: &Acquired) -> Fields {

@@ -122,6 +122,9 @@ fn a_password_is_shown_nowhere() {
     let broken = "postgres://app:open-sesame@db.example:no-port/reprise";
     let error = broken.parse::<DatabaseUrl>().unwrap_err().to_string();
     assert!(!error.contains("open-sesame"), "{error}");
+    let error = flags(&["--database-url", broken]).unwrap_err().to_string();
+    assert!(error.contains("--database-url"), "{error}");
+    assert!(!error.contains("open-sesame"), "{error}");
     let error = file(&format!("database_url = \"{broken}\"")).unwrap_err();
     assert!(!error.contains("open-sesame"), "{error}");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use reprise::store::postgres::{Config, Postgres};
-use reprise_domain::command::{Answer, Outcome};
+use reprise_domain::command::{Answer, Disposition, Outcome};
 use reprise_tests::postgres::Version;
 
 use super::caller::{Answered, Caller};
@@ -61,6 +61,41 @@ async fn a_thousand_races_of_eight_over_two_servers_have_one_winner_each() -> Re
         for round in rounds {
             round.await??;
         }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_of_one_holder_over_two_servers_are_recorded_once() -> Result<()> {
+    let url = database(Version::V15).await?;
+    let stores = [
+        Arc::new(open(Config::new(url.clone())).await?),
+        Arc::new(open(Config::new(url)).await?),
+    ];
+    for round in 0..150 {
+        let key = format!("k{round}");
+        let holder = Caller::new(&stores[0], &key);
+        let held = holder.acquire().await?;
+        let reports = (0..8).map(|n| {
+            let caller = Caller::new(&stores[n % 2], &key);
+            tokio::spawn(async move {
+                match n / 4 {
+                    0 => caller.renew(held, None).await,
+                    _ => caller.complete(held).await,
+                }
+            })
+        });
+        let mut recorded = 0;
+        for report in reports.collect::<Vec<_>>() {
+            match report.await??? {
+                Answer::Reported(Disposition::Recorded, _) => recorded += 1,
+                Answer::Reported(Disposition::Repeated, _)
+                | Answer::Leased(_)
+                | Answer::Closed(_) => {}
+                other => panic!("{key}: {other:?}"),
+            }
+        }
+        assert_eq!(recorded, 1, "{key}");
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use deadpool_postgres::{
-    Connect, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+    Connect, Hook, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
 use reprise_domain::Timestamp;
 use tokio::task::JoinHandle;
@@ -28,6 +28,9 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(4);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_RETRIES: u32 = 3;
 const UNANSWERED_MAX: Duration = Duration::from_secs(10);
+/// Uses of a connection after which its named statements are prepared anew: the plan for a
+/// table that was small must not outlive that.
+const PLAN_USES_MAX: usize = 64;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time that a batch goes by, and where it was written: the first two columns of every
@@ -98,6 +101,12 @@ impl Database {
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(config.statement_time))
             .create_timeout(Some(CONNECT_TIMEOUT))
+            .pre_recycle(Hook::sync_fn(|client, metrics| {
+                if metrics.recycle_count % PLAN_USES_MAX == 0 {
+                    client.statement_cache.clear();
+                }
+                Ok(())
+            }))
             .build()
             .map_err(|error| OpenError::Setting(error.to_string()))?;
         Ok(Self {

@@ -1,7 +1,7 @@
 //! One row as a store keeps it, and what callers ask of it, in a few words each. Shared
 //! by the table tests, the property tests and the model; knows no expectation of theirs.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -89,8 +89,12 @@ pub(crate) fn token_of(record: &Record) -> Held {
 }
 
 pub(crate) fn name() -> RecordName {
-    RecordName::new("shop", "charge", "customer-1", "order-1").expect("a valid name")
+    NAME.clone()
 }
+
+static NAME: LazyLock<RecordName> = LazyLock::new(|| {
+    RecordName::new("shop", "charge", "customer-1", "order-1").expect("a valid name")
+});
 
 pub(crate) fn id(number: u8) -> AttemptId {
     AttemptId([number; 16])

@@ -1,0 +1,250 @@
+//! Properties of random lives: commands by callers with old, new and forged tokens, a
+//! person, passing time, policies that change between. And that `decide` answers about
+//! every record, also those that no life leads to.
+
+mod lives;
+mod records;
+
+use proptest::prelude::*;
+
+use crate::calls::{Row, T0};
+use crate::command::{Answer, Command, Disposition, Finding, Holder, Outcome, Refusal};
+use crate::decide::Decision;
+use crate::reading::Reading;
+use crate::record::{EARLIER_IDS_MAX, Pending, Record, State};
+use crate::token::Held;
+use lives::{Life, step, steps};
+
+fn is_grant(decision: &Decision) -> bool {
+    let again = Outcome::Acquired { again: false };
+    matches!(&decision.answer, Ok(Answer::Outcome(outcome, _)) if *outcome == again)
+}
+
+/// What is said, without the record that it is said about.
+fn said(decision: &Decision) -> String {
+    match &decision.answer {
+        Ok(Answer::Outcome(outcome, view)) => format!("{outcome:?}, {:?}", view.reading),
+        Ok(Answer::Reported(disposition, view)) => format!("{disposition:?}, {:?}", view.reading),
+        Ok(Answer::Leased(view)) => format!("leased, {:?}", view.reading),
+        Ok(Answer::Closed(view)) => format!("closed, {:?}", view.reading),
+        Err(refusal) => format!("{refusal:?}"),
+    }
+}
+
+/// The token of a report, if one came with it.
+fn token_in(command: &Command) -> Option<Held> {
+    match command {
+        Command::MarkSending(mark) => Some(mark.held),
+        Command::Complete(complete) => Some(complete.held),
+        Command::MarkPending(mark) => Some(mark.held),
+        Command::Renew(renew) => Some(renew.held),
+        Command::Fail(fail) => match fail.holder {
+            Holder::Token(held) => Some(held),
+            Holder::AttemptId(_) => None,
+        },
+        Command::Reserve(_) | Command::GiveBack(_) | Command::Resolve(_) => None,
+    }
+}
+
+/// May this command change what is on record?
+fn is_entitled(record: &Record, command: &Command) -> bool {
+    let attempt = &record.attempt;
+    if let Some(held) = token_in(command) {
+        return held.authentic && held.attempt == attempt.number && held.fence == attempt.fence;
+    }
+    match command {
+        Command::Fail(fail) => match fail.holder {
+            Holder::AttemptId(id) => id == attempt.id && !attempt.used,
+            Holder::Token(_) => unreachable!("has a token"),
+        },
+        Command::GiveBack(back) => back.revision == record.revision,
+        Command::Reserve(_) | Command::Resolve(_) => true,
+        _ => unreachable!("has a token"),
+    }
+}
+
+/// Without a right a report leaves one mark at most: that it contradicts.
+fn only_contradicts(before: &Record, after: &Record) -> bool {
+    let mut as_before = after.clone();
+    as_before.revision = before.revision;
+    as_before.updated_at = before.updated_at;
+    as_before.contradicted = before.contradicted;
+    if before.state == State::FailedRetryable {
+        as_before.state = before.state;
+        as_before.pending.clone_from(&before.pending);
+    }
+    after.contradicted && as_before == *before
+}
+
+/// A finding that speaks for all attempts.
+fn concludes(command: &Command) -> bool {
+    matches!(command, Command::Resolve(resolve)
+        if !matches!(resolve.finding, Finding::StillUnknown { .. }))
+}
+
+/// What holds of every decision about every record.
+fn check_decision(row: &Row, command: &Command, decision: &Decision) {
+    let now = row.now;
+    if let Err(refusal) = decision.answer
+        && decision.change.is_some()
+    {
+        let contradicting = [Refusal::StaleToken, Refusal::OutcomeAlreadyRecorded];
+        assert!(contradicting.contains(&refusal), "{refusal} changes");
+    }
+    let Some(after) = decision.change.as_deref() else {
+        assert!(!is_grant(decision), "a grant is written");
+        return;
+    };
+    let before = row.record.as_ref().filter(|_| row.reads() != Reading::Over);
+    let Some(before) = before else {
+        assert!(is_grant(decision) && after.attempt.number == 1);
+        return;
+    };
+    assert_ne!(
+        before.state,
+        State::Completed,
+        "what took place does not change"
+    );
+    if is_grant(decision) {
+        assert!(after.attempt.fence > before.attempt.fence);
+        assert!(after.attempt.fence >= u64::try_from(now.0).expect("after 1970"));
+        assert!(after.attempt.number > before.attempt.number || before.attempt.number == u32::MAX);
+        assert!(matches!(command, Command::Reserve(_) | Command::Resolve(_)));
+        if !concludes(command) {
+            assert!(matches!(
+                row.reads(),
+                Reading::Takeable | Reading::FailedRetryable
+            ));
+            assert!(!before.contradicted);
+            let until = before.attempt.repeat_until;
+            assert!(!before.unaccounted || until.is_none_or(|until| now < until));
+        }
+        let renewed = u32::from(before.key_spent || after.generation > before.generation);
+        assert_eq!(after.generation, before.generation.saturating_add(renewed));
+    } else {
+        let token = |record: &Record| (record.attempt.number, record.attempt.fence);
+        assert_eq!(token(before), token(after));
+        assert_eq!(before.attempt.id, after.attempt.id);
+        assert_eq!(before.generation, after.generation);
+    }
+    if !is_entitled(before, command) {
+        assert!(
+            only_contradicts(before, after),
+            "{command:?} has no right to this"
+        );
+        assert!(matches!(command, Command::Complete(_)));
+    }
+    let spent = matches!(command, Command::Fail(fail) if fail.effect_key_spent);
+    let completed = after.state == State::Completed;
+    if before.unaccounted && !after.unaccounted {
+        assert!(completed || spent || concludes(command));
+    }
+    if before.contradicted && !after.contradicted {
+        assert!(concludes(command));
+    }
+    if after.unaccounted && after.attempt.lease_end != before.attempt.lease_end {
+        let end = after.attempt.lease_end;
+        let until = after.attempt.repeat_until;
+        assert!(end <= now || until.is_none_or(|until| end <= until));
+    }
+}
+
+/// The same report again is the same report.
+fn check_repeat(row: &Row, command: &Command, decision: &Decision) {
+    let Ok(Answer::Reported(Disposition::Recorded, _)) = &decision.answer else {
+        return;
+    };
+    let again = row.decide(command.clone());
+    assert_eq!(again.change, None);
+    assert!(
+        matches!(
+            &again.answer,
+            Ok(Answer::Reported(Disposition::Repeated, _))
+        ) || matches!(command, Command::GiveBack(_)),
+        "{command:?}: {:?}",
+        again.answer
+    );
+}
+
+/// What holds of a record that came about in a life.
+fn check_record(row: &Row) {
+    let Some(record) = &row.record else {
+        return;
+    };
+    let attempt = &record.attempt;
+    let mut ids = attempt.earlier_ids.clone();
+    assert!(ids.len() <= EARLIER_IDS_MAX);
+    ids.push(attempt.id);
+    ids.sort_by_key(|id| id.0);
+    ids.dedup();
+    assert_eq!(ids.len(), attempt.earlier_ids.len() + 1, "each id once");
+    assert_eq!(record.state == State::Pending, record.pending.is_some());
+    if record.unaccounted {
+        let until = attempt
+            .repeat_until
+            .expect("unaccounted under TAKE_OVER alone");
+        assert!(attempt.lease_end <= until);
+    }
+    if row.reads() == Reading::Over {
+        assert!(!matches!(record.state, State::Processing | State::Pending));
+    }
+}
+
+/// Whether somebody wrote a lapse down makes no difference to anybody.
+fn check_written_lapse(row: &Row, command: &Command) {
+    let Some(record) = row.record.clone() else {
+        return;
+    };
+    let (State::Processing, Reading::Pending(uncertain)) = (record.state, row.reads()) else {
+        return;
+    };
+    let mut written = row.clone();
+    written.record = Some(Record {
+        state: State::Pending,
+        pending: Some(Pending {
+            reason: uncertain.reason,
+            detail: String::new(),
+            since: uncertain.since,
+            next_check: uncertain.next_check,
+        }),
+        ..record
+    });
+    assert_eq!(written.reads(), row.reads());
+    // The server's own give-back goes by the revision, which writing raises.
+    if !matches!(command, Command::GiveBack(_)) {
+        let (here, there) = (row.decide(command.clone()), written.decide(command.clone()));
+        assert_eq!(said(&here), said(&there), "{command:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn lives_keep_the_invariants(steps in steps(40)) {
+        let mut life = Life::new();
+        for step in &steps {
+            let command = life.prepare(step);
+            let before = life.row.clone();
+            check_written_lapse(&before, &command);
+            let decision = life.row.ask(command.clone());
+            check_decision(&before, &command, &decision);
+            check_repeat(&life.row, &command, &decision);
+            check_record(&life.row);
+            life.remember();
+        }
+    }
+
+    #[test]
+    fn every_record_has_a_decision(record in records::record(), step in step(), at in 0_i64..200_000_000) {
+        let mut life = Life::new();
+        life.row.record = Some(record);
+        life.row.now = crate::time::Timestamp(T0.0 - 100_000_000 + at);
+        life.remember();
+        let command = life.prepare(&step);
+        let before = life.row.clone();
+        let decision = life.row.ask(command.clone());
+        check_decision(&before, &command, &decision);
+        prop_assert_eq!(decision, before.decide(command), "the same again");
+    }
+}
