@@ -151,13 +151,16 @@ impl Config {
     pub fn new(settings: Settings) -> Result<Self, FieldError> {
         let own = Self::default();
         let time = |set: Option<Time>, own: Duration| set.map_or(own, |time| time.0);
+        let pool_size = settings.pool_size.unwrap_or(own.pool_size);
         let config = Self {
             listen: settings.listen.unwrap_or(own.listen),
             insecure_listen_any: settings.insecure_listen_any.unwrap_or(false),
             data_dir: settings.data_dir.unwrap_or(own.data_dir),
             database_url: settings.database_url,
-            pool_size: settings.pool_size.unwrap_or(own.pool_size),
-            writers: settings.writers.unwrap_or(own.writers),
+            pool_size,
+            writers: settings
+                .writers
+                .unwrap_or(own.writers.min(pool_size / 2).max(1)),
             migrate: settings.migrate.unwrap_or(false),
             allow_unsafe_durability: settings.allow_unsafe_durability.unwrap_or(false),
             prepared: settings.prepared.unwrap_or(false),

@@ -16,6 +16,8 @@ use crate::error::{Error, Failure, Fate, is_silence};
 /// Largest message that is sent or received. Whatever the server accepts fits.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// A try that waited for less says nothing about its connection: an answer may take so long.
+const SILENCE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
@@ -125,7 +127,9 @@ impl Client {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Ok(Err(status)) if !is_silence(&status) => Err(Failure::read(&status)),
             Ok(Err(_)) | Err(_) => {
-                self.connection().abandon(line.number);
+                if bound >= SILENCE_MIN {
+                    self.connection().abandon(line.number);
+                }
                 Err(Failure::silence(bound))
             }
         }

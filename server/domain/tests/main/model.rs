@@ -179,10 +179,8 @@ fn operation_taken_over_takes_place_once_at_a_provider_that_remembers_keys() {
 
 #[test]
 fn operation_taken_over_that_marks_takes_place_once_too() {
-    holds(
-        Setting::new(OnLapse::TakeOver).marking().without_refusals(),
-        60_000,
-    );
+    let setting = Setting::new(OnLapse::TakeOver).marking();
+    holds(setting.without_refusals().longer_leases(), 40_000);
 }
 
 #[test]

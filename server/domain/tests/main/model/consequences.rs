@@ -26,9 +26,10 @@ impl World {
                 }
             }
             Step::Undelivered => {
-                let revision = self.row.record().revision;
-                self.call(undelivered(revision));
-                self.give_backs -= 1;
+                if let Some(revision) = self.undelivered.take() {
+                    self.call(undelivered(revision));
+                    self.give_backs -= 1;
+                }
             }
             Step::Crash { caller } => self.callers[caller].stage = Stage::Idle,
             Step::Mark { caller, heard } => self.mark(caller, heard),
@@ -93,7 +94,11 @@ impl World {
     fn call(&mut self, ask: impl Ask) -> Decision {
         let decision = self.row.ask(ask);
         // A later write means that somebody has heard of the grant.
-        self.undelivered &= decision.change.is_none();
+        if decision.change.is_some()
+            && let Some(late) = self.undelivered.take()
+        {
+            assert_eq!(self.row.decide(undelivered(late)).change, None);
+        }
         if self.row.record().attempt.number as usize > self.tokens.len() {
             self.tokens.push(self.row.token());
             self.ids_used = self.ids_used.max(self.row.record().attempt.id.0[0]);
@@ -119,7 +124,8 @@ impl World {
         if !heard {
             if granted {
                 self.callers[caller].stage = Stage::Asking(id);
-                self.undelivered = self.give_backs > 0;
+                let revision = self.row.record().revision;
+                self.undelivered = (self.give_backs > 0).then_some(revision);
             }
             return;
         }

@@ -83,7 +83,7 @@ impl World {
         if self.row.now < T0.after(TICK * setting.horizon) && !self.wire.iter().any(overdue) {
             steps.push(Step::Tick);
         }
-        if self.undelivered && self.give_backs > 0 {
+        if self.undelivered.is_some() {
             steps.push(Step::Undelivered);
         }
         for caller in 0..self.callers.len() {

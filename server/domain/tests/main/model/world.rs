@@ -27,6 +27,8 @@ pub(super) struct Setting {
     /// The provider knows effect keys.
     pub(super) dedups: bool,
     pub(super) excuse: Option<Excuse>,
+    /// Length of leases, in ticks.
+    pub(super) lease: u32,
     /// When time stops, in ticks.
     pub(super) horizon: u32,
     /// Attempt ids that each caller may begin with.
@@ -46,6 +48,7 @@ impl Setting {
             marks: false,
             dedups: take_over,
             excuse: None,
+            lease: 1,
             horizon: if take_over { MEMORY } else { MEMORY + 1 },
             tries: [1, 1],
             refusals: 1,
@@ -74,6 +77,11 @@ impl Setting {
     pub(super) fn without_refusals(self) -> Self {
         let refusals = 0;
         Self { refusals, ..self }
+    }
+
+    /// Leases that would reach beyond the last moment to repeat.
+    pub(super) fn longer_leases(self) -> Self {
+        Self { lease: 2, ..self }
     }
 
     pub(super) fn without_keys(self) -> Self {
@@ -116,8 +124,9 @@ pub(super) struct World {
     pub(super) overrides: u8,
     /// Grants that the server may still give back.
     pub(super) give_backs: u8,
-    /// The answer to the newest write, a grant, reached nobody, and the server knows.
-    pub(super) undelivered: bool,
+    /// Revision of the newest write, a grant whose answer reached nobody, as the server
+    /// knows.
+    pub(super) undelivered: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -192,7 +201,7 @@ impl World {
             on_lapse: setting.on_lapse,
             repeat_within: (setting.on_lapse == OnLapse::TakeOver)
                 .then_some(TICK * (MEMORY - UNDER_WAY)),
-            lease: TICK,
+            lease: TICK * setting.lease,
             settle_after: TICK * UNDER_WAY,
             ..Policy::default()
         };
@@ -211,7 +220,7 @@ impl World {
             refusals: setting.refusals,
             overrides: 1,
             give_backs: setting.give_backs,
-            undelivered: false,
+            undelivered: None,
         }
     }
 
@@ -231,7 +240,7 @@ impl World {
             wire: &self.wire,
             keys: &self.keys,
             counters: [self.effects, self.refusals, self.overrides, self.give_backs],
-            undelivered: self.undelivered,
+            undelivered: self.undelivered.is_some(),
         }
     }
 }
