@@ -72,6 +72,16 @@ async fn a_port_that_accepts_and_never_speaks_costs_one_try_and_not_the_client()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hasty_call_without_an_answer_leaves_the_connection_to_the_others() {
+    let (client, script) = start();
+    script.reserve(Step::Silence);
+    let hasty = client.with_deadline(Duration::from_millis(20));
+    hasty.reserve(&ask()).await.unwrap_err();
+    client.lookup(LookupRequest::default()).await.unwrap();
+    assert_eq!(script.connections(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_connection_that_vanished_during_a_long_wait_is_noticed_by_pings() {
     let (client, script) = start();
     let wait = Duration::from_secs(30);
