@@ -1,20 +1,19 @@
 //! Charges a card once, however often the intent is repeated.
 //!
-//! Start a server, then twice: `cargo run -p reprise-client --example charge -- ENDPOINT KEY`.
+//! Start a server, then twice: `cargo run -p reprise-client --example charge -- [ENDPOINT [KEY]]`.
 //! The second run replays the first one's result.
 
 use std::time::Duration;
 
-use anyhow::Context;
 use reprise_client::{Client, Ending, Identity, Reserve, Verdict, content, record_name};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
-    let endpoint = args.next().context("usage: charge ENDPOINT KEY")?;
+    let endpoint = args.next().unwrap_or("http://127.0.0.1:7077".into());
     // The key was made once, where the intent began: an order number, or a UUID kept with
     // the job. Never in the retry loop.
-    let key = args.next().context("usage: charge ENDPOINT KEY")?;
+    let key = args.next().unwrap_or("order-1001".into());
 
     let client = Client::builder(endpoint).build()?;
     let reserve = Reserve::new(

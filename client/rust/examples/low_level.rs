@@ -1,13 +1,12 @@
 //! The calls one by one, for who cannot hand over the effect as a future.
 //!
-//! `cargo run -p reprise-client --example low_level -- ENDPOINT KEY`
+//! `cargo run -p reprise-client --example low_level -- [ENDPOINT [KEY]]`
 //!
 //! Here the caller owns the rules that `Client::run` keeps by itself: look at the lease
 //! before the effect, renew it during the effect, and report whatever happened.
 
 use std::time::Duration;
 
-use anyhow::Context;
 use reprise_client::proto::{
     CompleteRequest, LookupRequest, MarkSendingRequest, lookup_request::Target,
 };
@@ -16,8 +15,8 @@ use reprise_client::{Client, Identity, Outcome, Reserve, content, omit_over, rec
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
-    let endpoint = args.next().context("usage: low_level ENDPOINT KEY")?;
-    let key = args.next().context("usage: low_level ENDPOINT KEY")?;
+    let endpoint = args.next().unwrap_or("http://127.0.0.1:7077".into());
+    let key = args.next().unwrap_or("order-1001".into());
 
     let client = Client::builder(endpoint).build()?;
     let record = record_name("shop", "notify", "", key);

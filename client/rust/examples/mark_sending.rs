@@ -1,6 +1,6 @@
 //! Says MarkSending right before the effect, and stops when the lease is lost.
 //!
-//! `cargo run -p reprise-client --example mark_sending -- ENDPOINT KEY`
+//! `cargo run -p reprise-client --example mark_sending -- [ENDPOINT [KEY]]`
 //!
 //! With the policy `TAKE_OVER_UNLESS_SENT`, a caller that dies before the mark provably sent
 //! nothing, and the next one goes on; one that dies after it leaves the record pending, with
@@ -8,7 +8,6 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
 use reprise_client::{
     Client, Effect, Identity, Reserve, Sending, Uncertainty, Verdict, content, record_name,
 };
@@ -16,8 +15,8 @@ use reprise_client::{
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut args = std::env::args().skip(1);
-    let endpoint = args.next().context("usage: mark_sending ENDPOINT KEY")?;
-    let key = args.next().context("usage: mark_sending ENDPOINT KEY")?;
+    let endpoint = args.next().unwrap_or("http://127.0.0.1:7077".into());
+    let key = args.next().unwrap_or("order-1001".into());
 
     let client = Client::builder(endpoint).build()?;
     let order = r#"{"order": 1001, "to": "warehouse-3"}"#;
