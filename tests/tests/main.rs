@@ -2,6 +2,7 @@
 
 mod cli;
 mod conformance;
+mod examples;
 mod faults;
 mod harness;
 mod postgres_store;
