@@ -4,13 +4,14 @@
 //! decision, and every combination has one. It does not know who stores the record, how
 //! a caller is reached, or whether anybody waits.
 
+mod give_back;
 mod report;
 mod reserve;
 mod resolve;
 #[cfg(test)]
 mod tests;
 
-pub use report::NOT_DELIVERED;
+pub use give_back::NOT_DELIVERED;
 pub use resolve::NOT_APPLIED;
 
 use crate::command::{Answer, Command, Refusal, Request};

@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 /// Earlier attempt ids that a record keeps.
 pub const EARLIER_IDS_MAX: usize = 4;
 /// Accepted MarkPending reports that a record keeps of one attempt, by digest.
-pub const PENDING_DIGESTS_MAX: usize = 4;
+pub const PENDING_DIGESTS_MAX: usize = 16;
 
 /// 16 random bytes that name one try of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,4 @@
-//! Reports by holders of tokens: Complete, Fail, MarkPending, MarkSending, Renew, and
-//! the giving back of grants that reached nobody.
+//! Reports by holders of tokens: Complete, Fail, MarkPending, MarkSending, Renew.
 
 use std::time::Duration;
 
@@ -8,17 +7,13 @@ use bytes::Bytes;
 use super::{AuditAction, Decision, Reported, Scene, Trace};
 use crate::Reading;
 use crate::command::{
-    Answer, Complete, Disposition, Fail, GiveBack, Holder, MarkPending, MarkSending, Refusal, Renew,
+    Answer, Complete, Disposition, Fail, Holder, MarkPending, MarkSending, Refusal, Renew,
 };
 use crate::content::{Content, Sha};
 use crate::record::{
-    AttemptId, Ended, GivenBack, Outcome, PENDING_DIGESTS_MAX, PendingReason, Record, Report,
-    ReportKind, State,
+    Ended, Outcome, PENDING_DIGESTS_MAX, PendingReason, Record, Report, ReportKind, State,
 };
 use crate::token::Held;
-
-/// Code of the error of a grant that reached nobody.
-pub const NOT_DELIVERED: &str = "NOT_DELIVERED";
 
 /// Where a presented token stands.
 enum Standing<'a> {
@@ -354,59 +349,6 @@ impl Scene<'_> {
         next
     }
 
-    fn give_back_by_client(&self, record: Option<&Record>, id: AttemptId) -> Decision {
-        let Some(record) = record.filter(|found| self.reading(found) != Reading::Over) else {
-            return Self::refuse(Refusal::RecordNotFound);
-        };
-        let attempt = &record.attempt;
-        let closed = || {
-            Self::keep(Answer::Reported(
-                Disposition::Closed,
-                self.view(record.clone()),
-            ))
-        };
-        if attempt.id != id {
-            return closed();
-        }
-        if attempt.given_back.is_some() {
-            return self.repeated(record, Disposition::Repeated);
-        }
-        match record.state {
-            State::Completed | State::FailedFinal | State::FailedRetryable => closed(),
-            State::Processing | State::Pending if attempt.used => {
-                Self::refuse(Refusal::AttemptOver)
-            }
-            State::Processing | State::Pending => self.give_back(record, GivenBack::Client),
-        }
-    }
-
-    pub(super) fn give_back_undelivered(
-        &self,
-        record: Option<&Record>,
-        back: &GiveBack,
-    ) -> Decision {
-        let Some(record) = record else {
-            return Self::refuse(Refusal::RecordNotFound);
-        };
-        if record.revision != back.revision || record.state != State::Processing {
-            return Self::keep(Answer::Closed(self.view(record.clone())));
-        }
-        self.give_back(record, GivenBack::Server)
-    }
-
-    fn give_back(&self, record: &Record, by: GivenBack) -> Decision {
-        let mut next = self.next(record);
-        next.attempt.given_back = Some(by);
-        next.attempt.lease_end = record.attempt.lease_end.min(self.now);
-        if next.contradicted {
-            self.pend(&mut next, PendingReason::ContradictoryReports);
-        } else {
-            let error = Content::of_code(NOT_DELIVERED);
-            self.record_outcome(&mut next, State::FailedRetryable, error);
-        }
-        self.write(next, |view| Answer::Reported(Disposition::Recorded, view))
-    }
-
     /// The record under its newest token; else the decision about a late report.
     fn newest_or_late<'a>(
         &self,
@@ -490,7 +432,7 @@ impl Scene<'_> {
         }
     }
 
-    fn repeated(&self, record: &Record, disposition: Disposition) -> Decision {
+    pub(super) fn repeated(&self, record: &Record, disposition: Disposition) -> Decision {
         Self::keep(Answer::Reported(disposition, self.view(record.clone())))
     }
 

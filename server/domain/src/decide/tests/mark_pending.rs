@@ -7,7 +7,7 @@ use super::fixture::*;
 use crate::Reading;
 use crate::command::{Disposition, MarkPending, Refusal};
 use crate::decide::Trace;
-use crate::record::{PendingReason, State};
+use crate::record::{PENDING_DIGESTS_MAX, PendingReason, State};
 
 fn adds(mut row: Row, reason: PendingReason) -> Row {
     let token = row.token();
@@ -32,6 +32,22 @@ fn refused(mut row: Row, refusal: Refusal) {
 fn doubt_under_a_running_lease_makes_the_record_pending() {
     let row = adds(running(), PendingReason::Reported);
     assert_eq!(row.lease_left(), LEASE, "the lease runs on");
+}
+
+#[test]
+fn each_of_many_reports_of_doubt_is_known_again() {
+    let mut row = running();
+    let token = row.token();
+    let doubts = [(); PENDING_DIGESTS_MAX].iter().enumerate();
+    let doubts: Vec<String> = doubts.map(|(at, ())| format!("doubt {at}")).collect();
+    for doubt in &doubts {
+        let told = row.ask(mark_pending(token, doubt));
+        assert_eq!(told.disposition(), Disposition::Recorded);
+    }
+    for doubt in &doubts {
+        let told = row.ask(mark_pending(token, doubt)).changes_nothing();
+        assert_eq!(told.disposition(), Disposition::Repeated);
+    }
 }
 
 #[test]
