@@ -159,13 +159,19 @@ fn keep_headers(
             kept.push((name, value));
             continue;
         };
-        // One entry is enough to know that the rest went too, and bounds the answer.
-        if adjusted.len() < HEADERS_MAX {
-            adjusted.push(Adjustment {
+        // The answer is bounded: past this the rest goes unnamed, and says so.
+        match adjusted.len() {
+            ..HEADERS_MAX => adjusted.push(Adjustment {
                 field: format!("{field}.headers[{at}]"),
                 kind: AdjustmentKind::Dropped,
                 description,
-            });
+            }),
+            HEADERS_MAX => adjusted.push(Adjustment {
+                field: format!("{field}.headers"),
+                kind: AdjustmentKind::Dropped,
+                description: "more headers were dropped than are named here",
+            }),
+            _ => {}
         }
     }
     kept
@@ -286,8 +292,10 @@ mod tests {
         let (kept, adjusted) = with_headers(many).adjust("result", &policy);
         assert_eq!(
             (kept.headers.len(), adjusted.len()),
-            (HEADERS_MAX, HEADERS_MAX)
+            (HEADERS_MAX, HEADERS_MAX + 1)
         );
+        let last = adjusted.last().map(|done| done.field.as_str());
+        assert_eq!(last, Some("result.headers"), "not all of them are named");
     }
 
     #[test]

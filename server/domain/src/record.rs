@@ -226,6 +226,16 @@ pub struct Resolution {
 }
 
 impl Record {
+    /// The error of the newest attempt in FAILED: of a grant that reached nobody, that it
+    /// did not; else what is on record.
+    #[must_use]
+    pub fn failure(&self) -> Option<Content> {
+        match self.attempt.given_back {
+            Some(_) => Some(Content::of_code(crate::decide::NOT_DELIVERED)),
+            None => self.outcome.as_ref().map(|outcome| outcome.content.clone()),
+        }
+    }
+
     /// The provider's idempotency key of the newest attempt.
     #[must_use]
     pub fn effect_key(&self) -> EffectKey {

@@ -58,7 +58,13 @@ impl Scene<'_> {
         if next.contradicted {
             self.pend(&mut next, PendingReason::ContradictoryReports);
         } else {
-            let error = Content::of_code(NOT_DELIVERED);
+            // What an earlier attempt left stays for the next one; [`Record::failure`]
+            // says that this one reached nobody.
+            let earlier = record
+                .outcome
+                .as_ref()
+                .map(|outcome| outcome.content.clone());
+            let error = earlier.unwrap_or_else(|| Content::of_code(NOT_DELIVERED));
             self.record_outcome(&mut next, State::FailedRetryable, error);
         }
         self.write(next, |view| Answer::Reported(Disposition::Recorded, view))

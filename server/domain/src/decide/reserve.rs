@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use reprise_fingerprint::Fingerprint;
 
-use super::{AuditAction, Decision, Ending, Scene, Trace};
+use super::{AuditAction, Decision, Ending, NOT_DELIVERED, Scene, Trace};
 use crate::Reading;
 use crate::command::{Answer, MismatchReason, Outcome, Refusal, Reserve};
+use crate::content::Content;
 use crate::policy::OnLapse;
 use crate::record::{
     Attempt, AttemptId, EARLIER_IDS_MAX, Ended, GivenBack, GrantReason, Record, ReportKind, State,
@@ -136,12 +137,11 @@ impl Scene<'_> {
             granted_at: before.attempt.granted_at,
             ended_at: before.attempt.lease_end.min(self.now),
             ending,
-            code: match &before.outcome {
-                Some(outcome) if before.state == State::FailedRetryable => {
-                    outcome.content.code.clone()
-                }
-                _ => String::new(),
-            },
+            code: match before.state {
+                State::FailedRetryable => before.failure().map(|error| error.code),
+                _ => None,
+            }
+            .unwrap_or_default(),
             provider_reference: before.provider_reference.clone(),
         };
         self.write(next, |view| {
@@ -172,9 +172,9 @@ impl Scene<'_> {
         if next.instruction.is_empty() {
             next.instruction = candidate.instruction.clone();
         }
-        if before.given_back.is_some() {
-            next.outcome = None;
-        }
+        // A grant that reached nobody left nothing.
+        let nothing = Content::of_code(NOT_DELIVERED);
+        next.outcome = next.outcome.filter(|left| left.content != nothing);
         next.resolution = record
             .resolution
             .filter(|resolution| resolution.attempt >= before.number);

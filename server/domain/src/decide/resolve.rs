@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::reserve::Candidate;
 use super::{AuditAction, Decision, Ending, Scene, Trace};
 use crate::Reading;
-use crate::command::{Answer, Disposition, Finding, Found, Refusal, Resolve};
+use crate::command::{Answer, Disposition, Finding, Refusal, Resolve};
 use crate::content::Content;
 use crate::record::{AttemptId, GivenBack, GrantReason, PendingReason, Record, Resolution, State};
 
@@ -69,27 +69,27 @@ impl Scene<'_> {
             let view = self.view(record.clone());
             Self::keep(Answer::Reported(Disposition::Repeated, view))
         };
-        if let (true, Finding::TakeOver { attempt_id, lease }) = (same, &resolve.finding) {
+        if let Finding::TakeOver { attempt_id, lease } = &resolve.finding {
+            // Whoever asks with the id of a take-over that was granted asks again, whatever
+            // revision it has read meanwhile.
+            let attempt = &record.attempt;
+            let granted = attempt.id == *attempt_id && attempt.why == GrantReason::AfterResolution;
             let candidate = Candidate::of_resolver(record, resolve, *attempt_id, *lease);
-            return Some(self.ask(record, &candidate));
+            return (same || granted).then(|| self.ask(record, &candidate));
         }
         if same {
             return Some(repeated());
         }
-        match (&resolve.finding, self.reading(record)) {
-            (Finding::Applied(found), Reading::Completed { .. })
-                if self.recorded_alike(record, found) =>
-            {
-                Some(repeated())
-            }
-            _ => None,
-        }
-    }
-
-    fn recorded_alike(&self, record: &Record, found: &Found) -> bool {
-        let reported = record.attempt.report.map(|report| report.digest);
         let resolved = record.resolution.and_then(|resolution| resolution.content);
-        [reported, resolved].contains(&Some(found.digest))
+        let reported = record.attempt.report.map(|report| report.digest);
+        let alike = match (&resolve.finding, self.reading(record)) {
+            (Finding::Applied(found), Reading::Completed { .. }) => {
+                [resolved, reported].contains(&Some(found.digest))
+            }
+            (Finding::Failed(found), Reading::FailedFinal { .. }) => resolved == Some(found.digest),
+            _ => false,
+        };
+        alike.then(repeated)
     }
 
     fn had_its_turn(&self, record: &Record, id: AttemptId) -> bool {

@@ -15,8 +15,26 @@ fn returned(row: &Row, by: GivenBack) {
     assert_eq!(record.state, State::FailedRetryable);
     assert_eq!(record.attempt.given_back, Some(by));
     assert!(record.attempt.lease_end <= row.now);
-    let outcome = record.outcome.clone().expect("an outcome");
-    assert_eq!(outcome.content.code, NOT_DELIVERED);
+    let error = record.failure().expect("an error");
+    assert_eq!(error.code, NOT_DELIVERED);
+}
+
+#[test]
+fn give_back_leaves_what_earlier_attempts_left() {
+    let mut row = running();
+    let token = row.token();
+    row.ask(retryable(token, "busy"));
+    row.grant(2);
+    row.ask(give_back(2));
+    returned(&row, GivenBack::Client);
+    row.grant(3);
+    let left = row.record().outcome.as_ref().expect("what was left");
+    assert_eq!(left.content.code, "busy");
+
+    let mut row = running();
+    row.ask(give_back(1));
+    row.grant(2);
+    assert_eq!(row.record().outcome, None, "nobody left anything");
 }
 
 #[test]

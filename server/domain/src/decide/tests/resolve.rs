@@ -274,6 +274,33 @@ fn resolver_that_takes_over_is_asked_again_by_reserves_rules() {
 }
 
 #[test]
+fn resolver_asks_again_whatever_revision_it_has_read_meanwhile() {
+    let mut row = lapsed();
+    assert_eq!(
+        row.override_with(resolver_takes_over(7)).outcome(),
+        ACQUIRED
+    );
+    assert_eq!(row.override_with(resolver_takes_over(7)).outcome(), AGAIN);
+    let other = row.override_with(resolver_takes_over(8));
+    assert_eq!(other.refusal(), Refusal::LeaseRunning);
+}
+
+#[test]
+fn same_final_error_found_again_is_repeated() {
+    let mut row = lapsed();
+    row.override_with(found_failed("declined"));
+    let told = row
+        .override_with(found_failed("declined"))
+        .changes_nothing();
+    assert_eq!(told.disposition(), Disposition::Repeated);
+    refuses(
+        &row,
+        [found_failed("other")],
+        Refusal::OutcomeAlreadyRecorded,
+    );
+}
+
+#[test]
 fn resolver_cannot_take_over_under_an_id_that_had_its_turn() {
     let mut row = failed_retryable();
     row.grant(2);
