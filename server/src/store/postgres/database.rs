@@ -42,6 +42,7 @@ pub(super) struct Database {
     pool: Pool,
     prepared: bool,
     statement_time: Duration,
+    allow_unsafe_durability: bool,
     timeline: Timeline,
     clock: Clock,
     test_clock: Option<TestClock>,
@@ -113,6 +114,7 @@ impl Database {
             pool,
             prepared: config.prepared,
             statement_time: config.statement_time,
+            allow_unsafe_durability: config.allow_unsafe_durability,
             timeline: Timeline::default(),
             clock: Clock::default(),
             test_clock,
@@ -122,6 +124,15 @@ impl Database {
     /// The first parameter of statements that take the time from tests.
     pub(super) fn test_now(&self) -> Option<Moment> {
         self.test_clock.as_ref().map(|clock| Moment(clock.now()))
+    }
+
+    /// What `synchronous_commit` is to be for a statement that writes where it is off.
+    pub(super) fn if_commit_is_off(&self) -> &'static str {
+        if self.allow_unsafe_durability {
+            "off"
+        } else {
+            "on"
+        }
     }
 
     /// May leases be given out by this database's clock?

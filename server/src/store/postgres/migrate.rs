@@ -10,6 +10,7 @@ use tokio_postgres::{Client, NoTls, Row, Transaction};
 
 use super::OpenError;
 use super::database::{Database, target};
+use super::safety::durable_commit;
 
 /// A released migration. Its text never changes.
 struct Migration {
@@ -94,10 +95,12 @@ async fn apply_all(client: &mut Client) -> Result<Migrated, OpenError> {
     })
 }
 
-/// A transaction that no other starter has at the same time.
+/// A transaction that no other starter has at the same time, and whose commit is kept.
 async fn locked(client: &mut Client) -> Result<Transaction<'_>, OpenError> {
     let transaction = client.transaction().await?;
     transaction.query_typed(LOCK, &[]).await?;
+    let durable = format!("select {}", durable_commit("'on'"));
+    transaction.query_typed(&durable, &[]).await?;
     Ok(transaction)
 }
 

@@ -1,4 +1,5 @@
-//! Is this database one that keeps what it acknowledged? Asked once, at start.
+//! Is this database one that keeps what it acknowledged? Asked at start; what a session can
+//! turn off later, every statement that writes turns on again.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,16 @@ const SQL: &str = "select current_setting('server_version_num')::int4,
     current_setting('server_version'), current_setting('fsync'),
     current_setting('synchronous_commit'), current_setting('full_page_writes'),
     current_setting('default_transaction_isolation'), current_setting('server_encoding')";
+
+/// Makes the commit of the statement around it wait for the disk, whatever the session has
+/// by now; what waits for replicas too stays as it is. `instead` is the SQL of what `off`
+/// becomes ([`Database::if_commit_is_off`]).
+pub(super) fn durable_commit(instead: &str) -> String {
+    format!(
+        "set_config('synchronous_commit',
+            coalesce(nullif(current_setting('synchronous_commit'), 'off'), {instead}), true)"
+    )
+}
 
 pub(super) async fn check(database: &Database, allow_unsafe: bool) -> Result<(), OpenError> {
     let deadline = Instant::now() + Duration::from_secs(10);
