@@ -17,6 +17,7 @@ use tokio_postgres::{AsyncMessage, Client, NoTls, Row};
 
 use super::clock::Clock;
 use super::column::{Moment, Param};
+use super::given_up::GivenUp;
 use super::timeline::{Observed, Timeline};
 use super::{Config, OpenError};
 use crate::store::{Error, TestClock};
@@ -40,6 +41,7 @@ pub(super) const TIMELINE: &str = "left(pg_walfile_name(pg_current_wal_lsn()), 8
 /// A pool of connections to one primary.
 pub(super) struct Database {
     pool: Pool,
+    given_up: GivenUp,
     prepared: bool,
     statement_time: Duration,
     allow_unsafe_durability: bool,
@@ -112,6 +114,7 @@ impl Database {
             .map_err(|error| OpenError::Setting(error.to_string()))?;
         Ok(Self {
             pool,
+            given_up: GivenUp::new(config.pool_size),
             prepared: config.prepared,
             statement_time: config.statement_time,
             allow_unsafe_durability: config.allow_unsafe_durability,
@@ -244,8 +247,7 @@ impl Database {
                 Err(failure)
             }
             Err(_) => {
-                // The statement is not cancelled, and its connection never used again.
-                drop(Object::take(client));
+                self.given_up.keep(client);
                 let fault = Error::unavailable("the database did not answer in time");
                 Err(Failure::Final(Fault::Unavailable(fault)))
             }
