@@ -213,7 +213,7 @@ pub enum OpenError {
 impl From<Fault> for OpenError {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Refused(error) => Self::Query(error),
+            Fault::Refused(error) | Fault::Withheld(error) => Self::Query(error),
             other => Self::Unreachable(other.into()),
         }
     }

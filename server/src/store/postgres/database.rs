@@ -57,6 +57,9 @@ pub(super) enum Fault {
     Blocked,
     /// The database refused it. Nothing happened.
     Refused(tokio_postgres::Error),
+    /// What it speaks of is not there for this role: an operator is at work on the schema.
+    /// Nothing happened.
+    Withheld(tokio_postgres::Error),
     /// The database is away, or what happened is unknown.
     Unavailable(Error),
 }
@@ -66,6 +69,7 @@ impl From<Fault> for Error {
         match fault {
             Fault::Blocked => Self::unavailable("others held a lock for too long"),
             Fault::Refused(error) => Self::internal(error),
+            Fault::Withheld(error) => Self::unavailable(error),
             Fault::Unavailable(error) => error,
         }
     }
@@ -289,6 +293,8 @@ fn classify(error: tokio_postgres::Error) -> Failure {
         Failure::Again(error)
     } else if speaks_of_the_server(code) {
         Failure::Final(Fault::Unavailable(Error::unavailable(error)))
+    } else if speaks_of_the_schema(code) {
+        Failure::Final(Fault::Withheld(error))
     } else {
         Failure::Final(Fault::Refused(error))
     }
@@ -319,6 +325,16 @@ fn speaks_of_the_server(code: &SqlState) -> bool {
         .any(|class| code.code().starts_with(class))
         || *code == SqlState::READ_ONLY_SQL_TRANSACTION
         || *code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
+}
+
+/// A table or schema that is away, or that this role may not use.
+fn speaks_of_the_schema(code: &SqlState) -> bool {
+    [
+        SqlState::UNDEFINED_TABLE,
+        SqlState::INVALID_SCHEMA_NAME,
+        SqlState::INSUFFICIENT_PRIVILEGE,
+    ]
+    .contains(code)
 }
 
 /// Grows with the tries, and differs between those who try at the same time.

@@ -333,14 +333,15 @@ impl Writer {
 
     fn lost(&self, groups: Vec<Group>, fault: Fault, passed: &mut Passed) {
         let refused = match fault {
-            Fault::Unavailable(error) => {
+            Fault::Refused(error) => Some(Error::internal(error)),
+            Fault::Blocked => None,
+            Fault::Unavailable(_) | Fault::Withheld(_) => {
+                let error = Error::from(fault);
                 for (_, jobs) in groups {
                     self.refuse(jobs, &error);
                 }
                 return;
             }
-            Fault::Refused(error) => Some(Error::internal(error)),
-            Fault::Blocked => None,
         };
         for group in groups {
             let why = refused.clone().map_or(Why::Locked, Why::Refused);
