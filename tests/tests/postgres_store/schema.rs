@@ -184,3 +184,22 @@ async fn a_schema_that_is_away_for_a_while_is_unavailable_and_comes_back() -> Re
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn a_database_that_cannot_keep_every_text_is_not_migrated() -> Result<()> {
+    let server = PostgresServer::shared(Version::V15)?;
+    let admin = session(&server.url()).await?;
+    admin
+        .batch_execute(
+            "create database western encoding 'LATIN1' lc_collate 'C' lc_ctype 'C'
+                template template0",
+        )
+        .await?;
+    let url = server.database_url("western");
+    let refused = migrate(&url).await;
+    let named = matches!(&refused, Err(OpenError::Encoding { found }) if found == "LATIN1");
+    assert!(named, "{refused:?}");
+    let schemas = "select count(*) from pg_namespace where nspname = 'reprise'";
+    assert_eq!(count(&session(&url).await?, schemas).await?, 0);
+    Ok(())
+}

@@ -25,6 +25,15 @@ pub(super) fn durable_commit(instead: &str) -> String {
     )
 }
 
+/// Can every text be kept?
+pub(super) fn check_encoding(found: String) -> Result<(), OpenError> {
+    if found == "UTF8" {
+        Ok(())
+    } else {
+        Err(OpenError::Encoding { found })
+    }
+}
+
 pub(super) async fn check(database: &Database, allow_unsafe: bool) -> Result<(), OpenError> {
     let deadline = Instant::now() + Duration::from_secs(10);
     let rows = database.run(SQL, &[], deadline).await?;
@@ -33,9 +42,7 @@ pub(super) async fn check(database: &Database, allow_unsafe: bool) -> Result<(),
     if version < VERSION_MIN {
         return Err(OpenError::VersionTooOld { found: setting(1)? });
     }
-    if setting(6)? != "UTF8" {
-        return Err(OpenError::Encoding { found: setting(6)? });
-    }
+    check_encoding(setting(6)?)?;
     for (name, at) in [("fsync", 2), ("synchronous_commit", 3)] {
         if setting(at)? != "off" {
             continue;
