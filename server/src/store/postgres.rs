@@ -4,7 +4,7 @@
 //!
 //! | module | job |
 //! | --- | --- |
-//! | `database` | connections; the one way to run a statement |
+//! | `database`, `given_up` | connections; the one way to run a statement |
 //! | `timeline`, `clock` | is this the newest primary, and does its clock go on? |
 //! | `safety`, `migrate` | does the database keep its word, and has it our schema? |
 //! | `writer`, `aside` | batches; what is stuck runs on by itself |
@@ -23,6 +23,7 @@ mod database;
 mod fast;
 mod find;
 mod fresh;
+mod given_up;
 mod held;
 mod migrate;
 mod plan;
@@ -68,7 +69,8 @@ pub struct Config {
     /// `postgres://user:password@host1,host2/database`, or `host=... dbname=...`; of
     /// several hosts the one that can be written to is used.
     pub url: String,
-    /// Most connections at a time, at least 2. Default 16.
+    /// Most connections at a time, at least 2; as many again may be kept for statements that
+    /// were given up and have not ended yet. Default 16.
     pub pool_size: usize,
     /// Batches under way at a time, at least 1: few, so that each carries many commands. Default
     /// 2.
@@ -81,8 +83,7 @@ pub struct Config {
     pub fast_path: bool,
     /// Start on a database that loses acknowledged writes when it crashes. Default off.
     pub allow_unsafe_durability: bool,
-    /// After this long without an answer a statement's connection is given up and its
-    /// outcome is unknown. Default 5 s.
+    /// After this long without an answer a statement is given up and its outcome is unknown. Default 5 s.
     pub statement_time: Duration,
 }
 
@@ -212,7 +213,7 @@ pub enum OpenError {
 impl From<Fault> for OpenError {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Refused(error) => Self::Query(error),
+            Fault::Refused(error) | Fault::Withheld(error) => Self::Query(error),
             other => Self::Unreachable(other.into()),
         }
     }

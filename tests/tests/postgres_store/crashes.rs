@@ -1,17 +1,18 @@
 //! PostgreSQL killed and frozen under load.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use reprise::store::postgres::{Config, Postgres, migrate};
+use reprise::store::postgres::{Config, Options, Postgres, migrate};
 use reprise_tests::poll;
 use reprise_tests::postgres::{PostgresServer, Version};
 use tokio::task::JoinHandle;
 
 use super::caller::Caller;
-use super::{count, open, session};
+use super::{count, database, open, session};
 
 const WORKERS: usize = 32;
 const LIVES: usize = 60;
@@ -142,4 +143,32 @@ async fn a_commit_that_gave_up_on_its_replica_is_not_acknowledged() -> Result<()
     caller
         .lifecycle_through_faults(Instant::now() + RECOVERY)
         .await
+}
+
+/// Has the test below play the server that panics, on this database.
+const PANICKING: &str = "REPRISE_TEST_PANICKING";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_writer_panics_ends_and_keeps_what_was_written() -> Result<()> {
+    if let Ok(url) = std::env::var(PANICKING) {
+        let options = Options {
+            on_change: Some(Arc::new(|_| panic!("as the test wants it"))),
+            ..Options::default()
+        };
+        let store = Arc::new(Postgres::connect(Config::new(url), options).await?);
+        let caller = Caller::new(&store, "k1").with_patience(Duration::from_secs(5));
+        anyhow::bail!("the process goes on: {:?}", caller.reserve().await);
+    }
+    let url = database(Version::V15).await?;
+    let this =
+        "postgres_store::crashes::a_server_whose_writer_panics_ends_and_keeps_what_was_written";
+    let ended = std::process::Command::new(std::env::current_exe()?)
+        .args(["--exact", this])
+        .env(PANICKING, &url)
+        .output()?;
+    const SIGABRT: i32 = 6;
+    assert_eq!(ended.status.signal(), Some(SIGABRT), "{ended:?}");
+    let records = "select count(*) from reprise.record";
+    assert_eq!(count(&session(&url).await?, records).await?, 1);
+    Ok(())
 }

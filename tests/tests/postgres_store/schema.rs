@@ -141,3 +141,65 @@ async fn a_schema_change_under_load_fails_no_call() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_schema_that_is_away_for_a_while_is_unavailable_and_comes_back() -> Result<()> {
+    let url = database(Version::V15).await?;
+    let admin = session(&url).await?;
+    admin
+        .batch_execute(
+            "create role clerk login; grant usage on schema reprise to clerk;
+             grant all on all tables in schema reprise to clerk",
+        )
+        .await?;
+    let store = Arc::new(open(Config::new(url.replace("postgres@", "clerk@"))).await?);
+    for (n, (away, back)) in [
+        (
+            "alter table reprise.record rename to away",
+            "alter table reprise.away rename to record",
+        ),
+        (
+            "alter schema reprise rename to away",
+            "alter schema away rename to reprise",
+        ),
+        (
+            "revoke usage on schema reprise from clerk",
+            "grant usage on schema reprise to clerk",
+        ),
+        (
+            "revoke insert on reprise.record from clerk",
+            "grant insert on reprise.record to clerk",
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let caller = Caller::new(&store, &format!("k{n}"));
+        admin.batch_execute(away).await?;
+        let answer = caller.reserve().await;
+        let unavailable = matches!(answer, Err(reprise::store::Error::Unavailable(_)));
+        assert!(unavailable, "{away}: {answer:?}");
+        admin.batch_execute(back).await?;
+        caller.lifecycle().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_keep_every_text_is_not_migrated() -> Result<()> {
+    let server = PostgresServer::shared(Version::V15)?;
+    let admin = session(&server.url()).await?;
+    admin
+        .batch_execute(
+            "create database western encoding 'LATIN1' lc_collate 'C' lc_ctype 'C'
+                template template0",
+        )
+        .await?;
+    let url = server.database_url("western");
+    let refused = migrate(&url).await;
+    let named = matches!(&refused, Err(OpenError::Encoding { found }) if found == "LATIN1");
+    assert!(named, "{refused:?}");
+    let schemas = "select count(*) from pg_namespace where nspname = 'reprise'";
+    assert_eq!(count(&session(&url).await?, schemas).await?, 0);
+    Ok(())
+}

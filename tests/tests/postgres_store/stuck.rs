@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use reprise::store::Error;
 use reprise::store::postgres::{Config, Postgres};
+use reprise::store::{Error, Store, Target};
 use reprise_domain::command::{Answer, Disposition, Outcome};
 use reprise_tests::postgres::Version;
 use tokio_postgres::Client;
 
 use super::caller::Caller;
-use super::{database, open, session};
+use super::{count, database, open, session};
 
 /// How long 1,000 keys may take beside a stuck one: a fraction of what they would wait
 /// for it, a multiple of what they need.
@@ -96,7 +96,7 @@ async fn the_loser_of_an_open_insert_sees_the_row_that_won() -> Result<()> {
     let asking = tokio::spawn(async move { loser.reserve().await });
     let waiting = "select count(*) from pg_locks where not granted";
     reprise_tests::poll::until_true("the insert to wait", PATIENCE, async || {
-        super::count(&beside, waiting).await.is_ok_and(|n| n > 0)
+        count(&beside, waiting).await.is_ok_and(|n| n > 0)
     })
     .await?;
     beside.batch_execute("commit").await?;
@@ -158,4 +158,54 @@ async fn a_row_that_the_database_refuses_fails_alone() -> Result<()> {
     let answer = refused.await?;
     assert!(matches!(answer, Err(Error::Internal(_))), "{answer:?}");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_table_takes_up_no_more_than_two_pools() -> Result<()> {
+    const POOL_SIZE: usize = 3;
+    let most = i64::try_from(2 * POOL_SIZE)?;
+    let url = database(Version::V15).await?;
+    let mut config = Config::new(url.clone());
+    config.pool_size = POOL_SIZE;
+    config.statement_time = Duration::from_millis(300);
+    let store = Arc::new(open(config).await?);
+    let (beside, watcher) = (session(&url).await?, session(&url).await?);
+    beside
+        .batch_execute("begin; lock table reprise.record in access exclusive mode")
+        .await?;
+    let ours = "select count(*) from pg_stat_activity
+        where datname = current_database() and application_name = 'reprise'";
+    for round in 0..5 {
+        let calls = (0..4 * POOL_SIZE).map(|n| {
+            let caller = Caller::new(&store, &format!("k{round}-{n}"));
+            let find = store.clone();
+            tokio::spawn(async move {
+                let target = Target::Id(caller.name.id());
+                let found = find.find("t1", target, Instant::now() + PATIENCE).await;
+                let reserved = caller.with_patience(PATIENCE).reserve().await;
+                (found.err(), reserved.err())
+            })
+        });
+        for call in calls.collect::<Vec<_>>() {
+            let errors = call.await?;
+            let unknown = matches!(
+                errors,
+                (Some(Error::Unavailable(_)), Some(Error::Unavailable(_)))
+            );
+            assert!(unknown, "{errors:?}");
+        }
+        let found = count(&watcher, ours).await?;
+        assert!(found <= most, "{found} connections in round {round}");
+    }
+    // All there may be: the bound is what held them back.
+    assert_eq!(count(&watcher, ours).await?, most);
+    beside.batch_execute("rollback").await?;
+    Caller::new(&store, "after")
+        .lifecycle_through_faults(super::soon())
+        .await?;
+    reprise_tests::poll::until_true("the rest to close", PATIENCE, async || {
+        let found = count(&watcher, ours).await;
+        found.is_ok_and(|found| found * 2 <= most)
+    })
+    .await
 }

@@ -68,7 +68,7 @@ impl Writer {
     /// Has the commands of a record run by themselves.
     pub(super) fn step_aside(self: &Arc<Self>, group: Group) {
         if let Some((id, jobs)) = self.aside.enter(group) {
-            self.tasks.spawn(Arc::clone(self).alone(id, jobs));
+            self.supervise(Arc::clone(self).alone(id, jobs));
         }
     }
 

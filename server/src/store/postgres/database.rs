@@ -17,6 +17,7 @@ use tokio_postgres::{AsyncMessage, Client, NoTls, Row};
 
 use super::clock::Clock;
 use super::column::{Moment, Param};
+use super::given_up::GivenUp;
 use super::timeline::{Observed, Timeline};
 use super::{Config, OpenError};
 use crate::store::{Error, TestClock};
@@ -40,8 +41,10 @@ pub(super) const TIMELINE: &str = "left(pg_walfile_name(pg_current_wal_lsn()), 8
 /// A pool of connections to one primary.
 pub(super) struct Database {
     pool: Pool,
+    given_up: GivenUp,
     prepared: bool,
     statement_time: Duration,
+    allow_unsafe_durability: bool,
     timeline: Timeline,
     clock: Clock,
     test_clock: Option<TestClock>,
@@ -54,6 +57,9 @@ pub(super) enum Fault {
     Blocked,
     /// The database refused it. Nothing happened.
     Refused(tokio_postgres::Error),
+    /// What it speaks of is not there for this role: an operator is at work on the schema.
+    /// Nothing happened.
+    Withheld(tokio_postgres::Error),
     /// The database is away, or what happened is unknown.
     Unavailable(Error),
 }
@@ -63,6 +69,7 @@ impl From<Fault> for Error {
         match fault {
             Fault::Blocked => Self::unavailable("others held a lock for too long"),
             Fault::Refused(error) => Self::internal(error),
+            Fault::Withheld(error) => Self::unavailable(error),
             Fault::Unavailable(error) => error,
         }
     }
@@ -111,8 +118,10 @@ impl Database {
             .map_err(|error| OpenError::Setting(error.to_string()))?;
         Ok(Self {
             pool,
+            given_up: GivenUp::new(config.pool_size),
             prepared: config.prepared,
             statement_time: config.statement_time,
+            allow_unsafe_durability: config.allow_unsafe_durability,
             timeline: Timeline::default(),
             clock: Clock::default(),
             test_clock,
@@ -122,6 +131,15 @@ impl Database {
     /// The first parameter of statements that take the time from tests.
     pub(super) fn test_now(&self) -> Option<Moment> {
         self.test_clock.as_ref().map(|clock| Moment(clock.now()))
+    }
+
+    /// What `synchronous_commit` is to be for a statement that writes where it is off.
+    pub(super) fn if_commit_is_off(&self) -> &'static str {
+        if self.allow_unsafe_durability {
+            "off"
+        } else {
+            "on"
+        }
     }
 
     /// May leases be given out by this database's clock?
@@ -233,8 +251,7 @@ impl Database {
                 Err(failure)
             }
             Err(_) => {
-                // The statement is not cancelled, and its connection never used again.
-                drop(Object::take(client));
+                self.given_up.keep(client);
                 let fault = Error::unavailable("the database did not answer in time");
                 Err(Failure::Final(Fault::Unavailable(fault)))
             }
@@ -276,6 +293,8 @@ fn classify(error: tokio_postgres::Error) -> Failure {
         Failure::Again(error)
     } else if speaks_of_the_server(code) {
         Failure::Final(Fault::Unavailable(Error::unavailable(error)))
+    } else if speaks_of_the_schema(code) {
+        Failure::Final(Fault::Withheld(error))
     } else {
         Failure::Final(Fault::Refused(error))
     }
@@ -306,6 +325,16 @@ fn speaks_of_the_server(code: &SqlState) -> bool {
         .any(|class| code.code().starts_with(class))
         || *code == SqlState::READ_ONLY_SQL_TRANSACTION
         || *code == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
+}
+
+/// A table or schema that is away, or that this role may not use.
+fn speaks_of_the_schema(code: &SqlState) -> bool {
+    [
+        SqlState::UNDEFINED_TABLE,
+        SqlState::INVALID_SCHEMA_NAME,
+        SqlState::INSUFFICIENT_PRIVILEGE,
+    ]
+    .contains(code)
 }
 
 /// Grows with the tries, and differs between those who try at the same time.

@@ -12,6 +12,7 @@ use super::fresh::{self, FreshArrays};
 use super::held::{self, PlanArrays};
 use super::plan::HeldPlan;
 use super::row::RecordRow;
+use super::safety;
 
 static SQL: LazyLock<String> = LazyLock::new(|| {
     format!(
@@ -22,11 +23,11 @@ static SQL: LazyLock<String> = LazyLock::new(|| {
         "with p as materialized (
             select * from {plans}
         ), held as materialized (
-            select r.id from reprise.record r where r.id = any($3)
+            select r.id from reprise.record r where r.id = any($4)
             order by r.id for no key update skip locked
         ), clock as materialized (
             select coalesce($1, clock_timestamp()) as now, {TIMELINE} as timeline,
-                set_config('lock_timeout', $2, true)
+                set_config('lock_timeout', $2, true), {durable_commit}
             from (select count(*) from held) locked
         ), changed as (
             {update}
@@ -37,9 +38,10 @@ static SQL: LazyLock<String> = LazyLock::new(|| {
         from clock c
         left join (select f.id as fresh_id, r.* from changed r full join fresh f on f.id = r.id) x
             on true",
-        plans = held::plans(3),
+        durable_commit = safety::durable_commit("$3"),
+        plans = held::plans(4),
         update = held::update(),
-        insert = fresh::insert(3 + PlanArrays::NAMES.len()),
+        insert = fresh::insert(4 + PlanArrays::NAMES.len()),
     )
 });
 
@@ -73,8 +75,10 @@ pub(super) async fn fast(
     fresh.for_each(|record| records.push(record.into()));
     held.for_each(|plan| plans.push(plan.into()));
     let (now, timeout) = (database.test_now(), super::LOCK_TIMEOUT);
+    let commit = database.if_commit_is_off();
     let mut params = super::prologue(&now);
     params.push((&timeout, Type::TEXT));
+    params.push((&commit, Type::TEXT));
     params.extend(plans.params());
     params.extend(records.params());
     let clocked = database.run_clocked(&SQL, &params).await?;

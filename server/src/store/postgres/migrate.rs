@@ -10,6 +10,7 @@ use tokio_postgres::{Client, NoTls, Row, Transaction};
 
 use super::OpenError;
 use super::database::{Database, target};
+use super::safety::{check_encoding, durable_commit};
 
 /// A released migration. Its text never changes.
 struct Migration {
@@ -26,6 +27,7 @@ const MIGRATIONS: &[Migration] = &[Migration {
 
 /// Any number will do, as long as all releases use the same.
 const LOCK: &str = "select pg_advisory_xact_lock(7306657297369327468)";
+const ENCODING: &str = "select current_setting('server_encoding')";
 const LEDGER: &str = "create schema if not exists reprise;
     create table if not exists reprise.migration (
         version integer primary key,
@@ -51,8 +53,8 @@ pub struct Migrated {
 /// number of servers at once.
 ///
 /// # Errors
-/// [`OpenError`] when the database cannot be reached, was migrated by a newer release, or
-/// holds a migration that was edited after it was applied.
+/// [`OpenError`] when the database cannot be reached, cannot keep every text, was migrated
+/// by a newer release, or holds a migration that was edited after it was applied.
 pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
     let (mut client, connection) = target(url)?
         .connect(NoTls)
@@ -68,6 +70,9 @@ pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
 
 async fn apply_all(client: &mut Client) -> Result<Migrated, OpenError> {
     let transaction = locked(client).await?;
+    let encoding = transaction.query_typed(ENCODING, &[]).await?;
+    let encoding = encoding.first().ok_or(OpenError::NoAnswer)?;
+    check_encoding(encoding.try_get(0)?)?;
     transaction.batch_execute(LEDGER).await?;
     transaction.commit().await?;
     let mut applied = Vec::new();
@@ -94,10 +99,12 @@ async fn apply_all(client: &mut Client) -> Result<Migrated, OpenError> {
     })
 }
 
-/// A transaction that no other starter has at the same time.
+/// A transaction that no other starter has at the same time, and whose commit is kept.
 async fn locked(client: &mut Client) -> Result<Transaction<'_>, OpenError> {
     let transaction = client.transaction().await?;
     transaction.query_typed(LOCK, &[]).await?;
+    let durable = format!("select {}", durable_commit("'on'"));
+    transaction.query_typed(&durable, &[]).await?;
     Ok(transaction)
 }
 

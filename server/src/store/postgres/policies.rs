@@ -1,11 +1,13 @@
 //! Reads and writes policies.
 
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use tokio_postgres::types::Type;
 
 use super::column::Moment;
 use super::database::Database;
+use super::safety::durable_commit;
 use crate::store::policy_document::{read, write};
 use crate::store::{Error, PutPolicy, StoredPolicy};
 
@@ -14,25 +16,30 @@ const LIST: &str = "select tenant, operation, document, etag, updated_at
 
 /// The etag is compared in the statement that writes, and the audit row goes with it.
 /// Action 64 is the writing of a policy.
-const PUT: &str = "with clock as materialized (
-        select coalesce($1, clock_timestamp()) as now
-    ), added as (
-        insert into reprise.policy (tenant, operation, document, etag, updated_at)
-        select $2, $3, $4, $5, c.now from clock c where $6 = ''
-        on conflict (tenant, operation) do nothing
-        returning updated_at
-    ), replaced as (
-        update reprise.policy p set document = $4, etag = $5, updated_at = c.now
-        from clock c
-        where p.tenant = $2 and p.operation = $3 and p.etag = $6 and $6 <> ''
-        returning p.updated_at
-    ), written as (
-        select updated_at from added union all select updated_at from replaced
-    ), audited as (
-        insert into reprise.audit (tenant, operation, action, actor, evidence, at)
-        select $2, $3, 64, $7, $8, updated_at from written
+static PUT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "with clock as materialized (
+            select coalesce($1, clock_timestamp()) as now, {durable_commit}
+        ), added as (
+            insert into reprise.policy (tenant, operation, document, etag, updated_at)
+            select $2, $3, $4, $5, c.now from clock c where $6 = ''
+            on conflict (tenant, operation) do nothing
+            returning updated_at
+        ), replaced as (
+            update reprise.policy p set document = $4, etag = $5, updated_at = c.now
+            from clock c
+            where p.tenant = $2 and p.operation = $3 and p.etag = $6 and $6 <> ''
+            returning p.updated_at
+        ), written as (
+            select updated_at from added union all select updated_at from replaced
+        ), audited as (
+            insert into reprise.audit (tenant, operation, action, actor, evidence, at)
+            select $2, $3, 64, $7, $8, updated_at from written
+        )
+        select updated_at from written",
+        durable_commit = durable_commit("$9"),
     )
-    select updated_at from written";
+});
 
 pub(super) async fn policies(
     database: &Database,
@@ -60,6 +67,7 @@ pub(super) async fn put(
     deadline: Instant,
 ) -> Result<StoredPolicy, Error> {
     let now = database.test_now();
+    let commit = database.if_commit_is_off();
     let document = write(&put.policy);
     let etag = hex::encode(rand::random::<[u8; 16]>());
     let actor = super::row::text(&put.actor);
@@ -70,7 +78,8 @@ pub(super) async fn put(
     }
     params.push((&actor, Type::TEXT));
     params.push((&reason, Type::TEXT));
-    let rows = database.run(PUT, &params, deadline).await?;
+    params.push((&commit, Type::TEXT));
+    let rows = database.run(&PUT, &params, deadline).await?;
     let row = rows.first().ok_or(Error::EtagChanged)?;
     let updated_at: Moment = row.try_get(0).map_err(Error::internal)?;
     Ok(StoredPolicy {

@@ -1,4 +1,5 @@
-//! Is this database one that keeps what it acknowledged? Asked once, at start.
+//! Is this database one that keeps what it acknowledged? Asked at start; what a session can
+//! turn off later, every statement that writes turns on again.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,25 @@ const SQL: &str = "select current_setting('server_version_num')::int4,
     current_setting('synchronous_commit'), current_setting('full_page_writes'),
     current_setting('default_transaction_isolation'), current_setting('server_encoding')";
 
+/// Makes the commit of the statement around it wait for the disk, whatever the session has
+/// by now; what waits for replicas too stays as it is. `instead` is the SQL of what `off`
+/// becomes ([`Database::if_commit_is_off`]).
+pub(super) fn durable_commit(instead: &str) -> String {
+    format!(
+        "set_config('synchronous_commit',
+            coalesce(nullif(current_setting('synchronous_commit'), 'off'), {instead}), true)"
+    )
+}
+
+/// Can every text be kept?
+pub(super) fn check_encoding(found: String) -> Result<(), OpenError> {
+    if found == "UTF8" {
+        Ok(())
+    } else {
+        Err(OpenError::Encoding { found })
+    }
+}
+
 pub(super) async fn check(database: &Database, allow_unsafe: bool) -> Result<(), OpenError> {
     let deadline = Instant::now() + Duration::from_secs(10);
     let rows = database.run(SQL, &[], deadline).await?;
@@ -22,9 +42,7 @@ pub(super) async fn check(database: &Database, allow_unsafe: bool) -> Result<(),
     if version < VERSION_MIN {
         return Err(OpenError::VersionTooOld { found: setting(1)? });
     }
-    if setting(6)? != "UTF8" {
-        return Err(OpenError::Encoding { found: setting(6)? });
-    }
+    check_encoding(setting(6)?)?;
     for (name, at) in [("fsync", 2), ("synchronous_commit", 3)] {
         if setting(at)? != "off" {
             continue;

@@ -16,6 +16,7 @@ use tokio_postgres::types::Type;
 use super::column::{Blob, Moment, columns, under, unnest};
 use super::database::{Database, Fault, TIMELINE};
 use super::row::{RecordArrays, RecordRow};
+use super::safety::durable_commit;
 use super::trace::{AUDIT, EVIDENCE, HISTORY, REPLACED, TraceArrays, TraceRow};
 
 /// Evidence that is kept of one record.
@@ -34,7 +35,7 @@ const NAME_COLUMNS: usize = 5;
 
 static SQL: LazyLock<String> = LazyLock::new(|| {
     let names = RecordArrays::NAMES;
-    let first_guard = 5;
+    let first_guard = 6;
     let first_trace = first_guard + GuardArrays::NAMES.len() + names.len();
     let set: Vec<String> = names[NAME_COLUMNS..]
         .iter()
@@ -44,11 +45,11 @@ static SQL: LazyLock<String> = LazyLock::new(|| {
         "with p as materialized (
             select * from {plans}
         ), held as materialized (
-            select r.id from reprise.record r where r.id = any($3)
+            select r.id from reprise.record r where r.id = any($4)
             order by r.id for no key update skip locked
         ), clock as materialized (
             select coalesce($1, clock_timestamp()) as now, {TIMELINE} as timeline,
-                set_config('lock_timeout', $2, true)
+                set_config('lock_timeout', $2, true), {durable_commit}
             from (select count(*) from held) locked
         ), updated as (
             update reprise.record r set {set}
@@ -67,7 +68,7 @@ static SQL: LazyLock<String> = LazyLock::new(|| {
             select id from updated union all select id from inserted
         ), t as materialized (
             select * from {traces}
-            where t.id = any($4) or t.id in (select id from written)
+            where t.id = any($5) or t.id in (select id from written)
         ), evidence as (
             insert into reprise.evidence (id, attempt, digest, reported, code, at)
             select id, attempt, bytes, what, note, at from (
@@ -96,6 +97,7 @@ static SQL: LazyLock<String> = LazyLock::new(|| {
             union all
             select id, false from held where id not in (select id from written)
         ) r on true",
+        durable_commit = durable_commit("$3"),
         plans = unnest(first_guard, "p", &[GuardArrays::NAMES, names].concat()),
         set = set.join(", "),
         names = names.join(", "),
@@ -168,8 +170,10 @@ pub(super) async fn write(
         }
     }
     let (now, timeout) = (database.test_now(), super::LOCK_TIMEOUT);
+    let commit = database.if_commit_is_off();
     let mut params = super::prologue(&now);
     params.push((&timeout, Type::TEXT));
+    params.push((&commit, Type::TEXT));
     params.push((&existing, Type::BYTEA_ARRAY));
     params.push((&unguarded, Type::BYTEA_ARRAY));
     params.extend(guards.params());

@@ -34,7 +34,7 @@ pub(super) struct Writer {
     fast_path: bool,
     on_change: Option<OnChange>,
     pub(super) aside: Aside,
-    pub(super) tasks: TaskTracker,
+    tasks: TaskTracker,
 }
 
 /// A command with its plan.
@@ -92,9 +92,22 @@ impl Writer {
             tasks: TaskTracker::new(),
         });
         for lane in lanes {
-            writer.tasks.spawn(serve(Arc::clone(&writer), lane));
+            writer.supervise(serve(Arc::clone(&writer), lane));
         }
         writer
+    }
+
+    /// Runs a task that commands depend on. Should it panic, those in its hands would never
+    /// be answered, nor any that come after them: the process ends instead, to be started
+    /// anew. Nothing that was acknowledged is lost by that.
+    pub(super) fn supervise(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let task = tokio::spawn(task);
+        self.tasks.spawn(async move {
+            if task.await.is_err_and(|error| error.is_panic()) {
+                tracing::error!("a task that writes has panicked; the process ends");
+                std::process::abort();
+            }
+        });
     }
 
     pub(super) fn database(&self) -> &Database {
@@ -333,14 +346,15 @@ impl Writer {
 
     fn lost(&self, groups: Vec<Group>, fault: Fault, passed: &mut Passed) {
         let refused = match fault {
-            Fault::Unavailable(error) => {
+            Fault::Refused(error) => Some(Error::internal(error)),
+            Fault::Blocked => None,
+            Fault::Unavailable(_) | Fault::Withheld(_) => {
+                let error = Error::from(fault);
                 for (_, jobs) in groups {
                     self.refuse(jobs, &error);
                 }
                 return;
             }
-            Fault::Refused(error) => Some(Error::internal(error)),
-            Fault::Blocked => None,
         };
         for group in groups {
             let why = refused.clone().map_or(Why::Locked, Why::Refused);
