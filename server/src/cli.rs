@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::config::{Config, DatabaseUrl, LogFormat, ServeArgs, Settings};
 use crate::serve;
@@ -96,7 +96,9 @@ enum Kind {
 /// Reads the command line and the settings that it names. Ends the process with a message
 /// where they are wrong, and after `--help` and `--version`.
 pub fn parse(line: impl IntoIterator<Item = OsString>) -> Work {
-    let cli = Cli::parse_from(or_serve(line.into_iter().collect()));
+    let line = or_serve(line.into_iter().collect());
+    let matches = without_empty_variables(Cli::command()).get_matches_from(line);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     Work(match cli.command {
         Command::Serve(args) => match args.load() {
             Ok(config) => Kind::Serve(Box::new(config)),
@@ -107,6 +109,17 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Work {
         },
         Command::Other(other) => Kind::Other(other),
     })
+}
+
+/// A variable that is set to nothing is not set: so a parent's can be taken back.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &std::ffi::OsStr| std::env::var_os(name).is_some_and(|it| it.is_empty());
+    command
+        .mut_args(|arg| match arg.get_env() {
+            Some(name) if is_empty(name) => arg.env(clap::builder::Resettable::Reset),
+            _ => arg,
+        })
+        .mut_subcommands(without_empty_variables)
 }
 
 /// Puts `serve` before flags that stand alone.
@@ -133,6 +146,9 @@ impl Work {
     }
 }
 
+/// Time for what blocks a thread at the end, such as a store that answers no more.
+const END_TIME: Duration = Duration::from_millis(500);
+
 /// Carries it out and answers the exit code.
 #[must_use]
 pub fn run(work: Work) -> ExitCode {
@@ -140,7 +156,11 @@ pub fn run(work: Work) -> ExitCode {
         .enable_all()
         .build()
         .map_err(Error::io("starting threads"))
-        .and_then(|runtime| runtime.block_on(dispatch(work)));
+        .and_then(|runtime| {
+            let done = runtime.block_on(dispatch(work));
+            runtime.shutdown_timeout(END_TIME);
+            done
+        });
     let exit = done.unwrap_or_else(|error| {
         eprintln!("error: {error}");
         if let Some(hint) = error.hint() {
@@ -221,8 +241,6 @@ fn wire_duration(duration: Duration) -> prost_types::Duration {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

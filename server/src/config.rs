@@ -61,8 +61,25 @@ fn parse(text: &str) -> Result<Settings, String> {
     toml::from_str(text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start));
         let line = before.unwrap_or_default().matches('\n').count() + 1;
-        format!("line {line}: {}", error.message())
+        format!("line {line}: {}", without_value(error.message()))
     })
+}
+
+/// Takes out the value that a message of serde's repeats: it may be a password that stands
+/// behind the wrong key.
+fn without_value(message: &str) -> String {
+    const REPEATING: [&str; 4] = [
+        "invalid type",
+        "invalid value",
+        "invalid length",
+        "unknown variant",
+    ];
+    let repeating = REPEATING.iter().find(|kind| message.starts_with(*kind));
+    match (repeating, message.rfind(", expected ")) {
+        (Some(kind), Some(expected)) => format!("{kind}{}", &message[expected..]),
+        (Some(kind), None) => (*kind).to_owned(),
+        (None, _) => message.to_owned(),
+    }
 }
 
 /// All settings of a server, each within its range.
@@ -278,6 +295,11 @@ impl DatabaseUrl {
         &self.0
     }
 
+    /// An empty text stands for no database at all.
+    pub(crate) fn is_unset(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Host and database, for people.
     #[must_use]
     pub fn place(&self) -> String {
@@ -290,7 +312,10 @@ impl DatabaseUrl {
             None => "localhost".to_owned(),
         };
         let name = config.get_dbname().or_else(|| config.get_user());
-        format!("database {} on {host}", name.unwrap_or("postgres"))
+        let name = name.unwrap_or("postgres");
+        // What stands before an @ that was not escaped is the rest of a password.
+        let shown = |text: &str| text.rsplit('@').next().unwrap_or_default().to_owned();
+        format!("database {} on {}", shown(name), shown(&host))
     }
 }
 

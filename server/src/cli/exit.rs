@@ -9,7 +9,7 @@ use reprise_client::{Error as CallError, Fault, Reason};
 /// For the end of `--help`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes of the record commands:
-   0  acquired (reserve), recorded (reports), found (lookup)
+   0  acquired (reserve, resolve --take-over), recorded (reports), found (lookup)
    1  something failed that is neither the caller's nor the record's fault
    2  bad flags or bad input, named on standard error
    3  refused; standard error says `error: REASON: text`
@@ -21,9 +21,9 @@ Exit codes of the record commands:
   13  pending: the effect may have taken place, do not carry it out
   14  the key was used with another payload
   15  the outcome is known, its bytes are gone
-  16  failed, may be tried again (lookup --exit-code)
-Carry the effect out after 0 of reserve, and of mark-sending where you call it; after no
-other code.";
+  16  failed, may be tried again (lookup --exit-code, resolve --take-over)
+Carry the effect out after 0 of reserve or resolve --take-over, and of mark-sending where
+you call it; after no other code.";
 
 /// Exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::{ArgGroup, Args};
 use reprise_client::proto::{
-    Applied, FailureKind, LookupRequest, NotApplied, OperatorOverride, ResolveRequest,
-    ResolvedFailed, State, StillUnknown, TakeOver, lookup_request::Target, resolve_request,
+    Applied, FailureKind, LookupRequest, NotApplied, OperatorOverride, RecordSummary,
+    ResolveRequest, ResolvedFailed, State, StillUnknown, TakeOver, lookup_request::Target,
+    resolve_request,
 };
 use reprise_client::{AttemptId, Found, Resolved};
 use reprise_domain::text::INSTRUCTION_BYTES_MAX;
@@ -124,15 +125,36 @@ pub(crate) async fn run(flags: &ResolveFlags) -> Result<Exit, Error> {
 fn tell(flags: &ResolveFlags, resolved: &Resolved) -> Result<Exit, Error> {
     report::warn_adjusted(&resolved.adjusted);
     let what = report::disposition(resolved.disposition);
+    let reads = words::record(&resolved.record);
     let words = match &resolved.acquired {
         Some(_) => {
             format!("{what}. The attempt is yours: carry it out, then report it with the token.")
         }
-        None => format!("{what}. The record is {}.", words::record(&resolved.record)),
+        None if flags.take_over => {
+            format!(
+                "{what}. Do not carry it out: the attempt went on since, the record is {reads}."
+            )
+        }
+        None => format!("{what}. The record is {reads}."),
     };
     let token_file = flags.token_file.as_deref();
     Output::new(&flags.output).grant(words, answer::resolved(resolved), token_file)?;
-    Ok(Exit::Done)
+    match &resolved.acquired {
+        None if flags.take_over => Ok(exit(&resolved.record)),
+        _ => Ok(Exit::Done),
+    }
+}
+
+/// What a take-over without a grant is to a script: as Reserve exits.
+fn exit(record: &RecordSummary) -> Exit {
+    match (record.state(), record.failure_kind()) {
+        (State::Processing, _) => Exit::Processing,
+        (State::Pending, _) => Exit::Pending,
+        (State::Completed, _) => Exit::Completed,
+        (State::Failed, FailureKind::Retryable) => Exit::Retryable,
+        (State::Failed, _) => Exit::Failed,
+        (State::Unspecified, _) => Exit::Unknown,
+    }
 }
 
 /// The request without the authority, which takes a look at the record.
@@ -248,5 +270,33 @@ fn confirm() -> Result<(), Error> {
     match answer.trim() {
         "yes" => Ok(()),
         _ => Err(Error::NotConfirmed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_take_over_without_a_grant_never_exits_as_if_it_had_one() {
+        for (state, kind, expected) in [
+            (
+                State::Processing,
+                FailureKind::Unspecified,
+                Exit::Processing,
+            ),
+            (State::Pending, FailureKind::Unspecified, Exit::Pending),
+            (State::Completed, FailureKind::Unspecified, Exit::Completed),
+            (State::Failed, FailureKind::Final, Exit::Failed),
+            (State::Failed, FailureKind::Retryable, Exit::Retryable),
+            (State::Unspecified, FailureKind::Unspecified, Exit::Unknown),
+        ] {
+            let record = RecordSummary {
+                state: state.into(),
+                failure_kind: kind.into(),
+                ..RecordSummary::default()
+            };
+            assert_eq!(exit(&record), expected, "{state:?} {kind:?}");
+        }
     }
 }

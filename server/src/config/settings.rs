@@ -90,14 +90,15 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// These, and `other` where these say nothing.
+    /// These, and `other` where these say nothing. An empty database says nothing.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
+        let given = |url: Option<DatabaseUrl>| url.filter(|url| !url.is_unset());
         Self {
             listen: self.listen.or(other.listen),
             insecure_listen_any: self.insecure_listen_any.or(other.insecure_listen_any),
             data_dir: self.data_dir.or(other.data_dir),
-            database_url: self.database_url.or(other.database_url),
+            database_url: given(self.database_url).or(given(other.database_url)),
             pool_size: self.pool_size.or(other.pool_size),
             writers: self.writers.or(other.writers),
             migrate: self.migrate.or(other.migrate),

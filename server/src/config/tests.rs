@@ -130,6 +130,55 @@ fn a_password_is_shown_nowhere() {
 }
 
 #[test]
+fn a_password_behind_an_at_sign_or_a_wrong_key_is_not_shown() {
+    for url in [
+        "postgres://app:open@sesame@db.example/reprise",
+        "postgres://app:54/open@sesame@db.example/reprise",
+    ] {
+        let place = url.parse::<DatabaseUrl>().unwrap().place();
+        assert!(place.contains("db.example"), "{place}");
+        assert!(
+            !place.contains("open") && !place.contains("sesame"),
+            "{place}"
+        );
+    }
+    let url = "postgres://app:open-sesame, expected @db.example/reprise";
+    for key in [
+        "pool_size",
+        "migrate",
+        "drain",
+        "listen",
+        "log_format",
+        "policy",
+        "database_url",
+    ] {
+        for text in [format!("{key} = \"{url}\""), format!("{key} = [\"{url}\"]")] {
+            let Err(error) = file(&text) else {
+                assert_eq!(key, "database_url");
+                continue;
+            };
+            assert!(error.starts_with("line 1: "), "{error}");
+            assert!(!error.contains("open-sesame"), "{error}");
+        }
+    }
+    let error = file("pool_size = \"many\"").unwrap_err();
+    assert!(error.contains("expected usize"), "{error}");
+}
+
+#[test]
+fn an_empty_database_is_none() {
+    let unset = || flags(&["--database-url", ""]).unwrap();
+    let config = Config::new(unset().or(Settings::default())).unwrap();
+    assert_eq!(config.database_url, None);
+    let from_file = file("database_url = \"postgres://db.example/reprise\"").unwrap();
+    let config = Config::new(unset().or(from_file)).unwrap();
+    assert!(config.database_url.is_some());
+    let from_file = file("database_url = \"\"").unwrap();
+    let config = Config::new(Settings::default().or(from_file)).unwrap();
+    assert_eq!(config.database_url, None);
+}
+
+#[test]
 fn switches_take_a_value_so_that_a_flag_can_undo_the_file() {
     for (given, expected) in [
         (&["--migrate"][..], Some(true)),

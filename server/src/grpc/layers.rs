@@ -107,11 +107,13 @@ fn timeout(text: &str) -> Option<Duration> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(pub(crate) Instant);
 
-/// Puts the layers around all methods, and an answer behind every unknown path.
+/// Puts the layers around all methods, and an answer behind every unknown path. What is
+/// no gRPC reaches no method, and nothing of it is read.
 pub(crate) fn around(router: Router, gate: &Arc<Gate>) -> Router {
     router
         .fallback(unknown_path)
         .layer(from_fn_with_state(Arc::clone(gate), bound))
+        .route_layer(axum::middleware::from_fn(only_grpc))
         .layer(axum::middleware::from_fn(observe))
 }
 
@@ -140,6 +142,30 @@ async fn observe(request: Request, next: Next) -> Response {
     }
     .instrument(span)
     .await
+}
+
+/// Refuses what a browser can send to a loopback address on behalf of any web page: simple
+/// requests, whose content type needs no leave, and requests from an origin, of which
+/// none is configured.
+async fn only_grpc(request: Request, next: Next) -> Response {
+    if request.headers().contains_key(header::ORIGIN) {
+        return plain(StatusCode::FORBIDDEN, NO_ORIGINS);
+    }
+    if !is_grpc(request.headers()) {
+        return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, GRPC_ALONE);
+    }
+    next.run(request).await
+}
+
+/// Is the content type `application/grpc`, with a message format or parameters perhaps
+/// (gRPC over HTTP/2, "Requests")? gRPC-Web is another protocol.
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+    let (Some(only), None) = (types.next(), types.next()) else {
+        return false;
+    };
+    let rest = only.as_bytes().strip_prefix(b"application/grpc");
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
 /// Admission, size and deadline of calls to our services. Others, such as health and
@@ -202,6 +228,7 @@ fn dressed(response: Response) -> Response {
         Code::OutOfRange => refuse(too_large()),
         Code::Internal => refuse(unreadable()),
         Code::Unimplemented if status.message().is_empty() => refuse(Error::UnknownMethod),
+        Code::Unimplemented => refuse(Error::Compressed),
         _ => response,
     }
 }
@@ -211,18 +238,18 @@ fn refuse(error: Error) -> Response {
 }
 
 async fn unknown_path(request: Request) -> Response {
-    let is_grpc = request
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
-    if is_grpc {
+    if is_grpc(request.headers()) {
         return refuse(Error::UnknownMethod);
     }
-    let (code, text) = if request.uri().path() == "/" {
-        (StatusCode::OK, ABOUT)
+    if request.uri().path() == "/" {
+        plain(StatusCode::OK, ABOUT)
     } else {
-        (StatusCode::NOT_FOUND, NOTHING_HERE)
-    };
+        plain(StatusCode::NOT_FOUND, NOTHING_HERE)
+    }
+}
+
+/// For people, and for programs that do not speak gRPC.
+fn plain(code: StatusCode, text: &'static str) -> Response {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = code;
     let plain = http::HeaderValue::from_static("text/plain; charset=utf-8");
@@ -237,6 +264,8 @@ const ABOUT: &str = concat!(
      This port speaks gRPC; reflection lists the services. Try `reprise demo`.\n"
 );
 const NOTHING_HERE: &str = "There is nothing here. This port speaks gRPC.\n";
+const GRPC_ALONE: &str = "This port speaks gRPC: content-type application/grpc.\n";
+const NO_ORIGINS: &str = "No web page may call this server.\n";
 
 #[cfg(test)]
 mod tests {
@@ -247,7 +276,10 @@ mod tests {
     async fn asked(gate: &Arc<Gate>, path: &str) -> Response {
         let answered = || async { "answered" };
         let router = Router::new().route(path, axum::routing::post(answered));
-        let request = Request::post(path).body(Body::empty()).unwrap();
+        let request = Request::post(path)
+            .header(header::CONTENT_TYPE, "application/grpc")
+            .body(Body::empty())
+            .unwrap();
         around(router, gate).oneshot(request).await.unwrap()
     }
 
@@ -269,6 +301,34 @@ mod tests {
         assert_eq!(info.unwrap().reason, "SHUTTING_DOWN");
         let health = asked(&gate, "/grpc.health.v1.Health/Check").await;
         assert!(Status::from_header_map(health.headers()).is_none());
+    }
+
+    #[test]
+    fn grpc_is_told_from_what_begins_like_it() {
+        let is = |types: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in types {
+                headers.append(header::CONTENT_TYPE, value.parse().unwrap());
+            }
+            is_grpc(&headers)
+        };
+        for grpc in [
+            "application/grpc",
+            "application/grpc+proto",
+            "application/grpc;x=y",
+        ] {
+            assert!(is(&[grpc]), "{grpc}");
+        }
+        for other in [
+            "",
+            "text/plain",
+            "application/grpc-web",
+            "application/grpcx",
+        ] {
+            assert!(!is(&[other]), "{other}");
+        }
+        assert!(!is(&[]));
+        assert!(!is(&["application/grpc", "text/plain"]));
     }
 
     #[test]

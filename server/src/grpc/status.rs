@@ -48,6 +48,9 @@ pub(crate) enum Error {
     /// There is no such method.
     #[error("the server does not know this method")]
     UnknownMethod,
+    /// A compressed message.
+    #[error("compressed messages are not read; send identity")]
+    Compressed,
     /// A fault that is ours.
     #[error("internal fault")]
     Internal(#[source] Arc<dyn StdError + Send + Sync>),
@@ -79,6 +82,7 @@ impl Error {
             Self::ShuttingDown => (Code::Unavailable, ErrorReason::ShuttingDown),
             Self::Overloaded => (Code::ResourceExhausted, ErrorReason::Overloaded),
             Self::UnknownMethod => (Code::Unimplemented, ErrorReason::UnknownMethod),
+            Self::Compressed => (Code::Unimplemented, ErrorReason::InvalidField),
             Self::Internal(_) => (Code::Internal, ErrorReason::Internal),
         }
     }
@@ -156,6 +160,9 @@ impl From<Error> for Status {
         details.set_error_info(name, ERROR_DOMAIN, []);
         if let Error::Field(field) = &error {
             details.add_bad_request_violation(&field.field, &field.allowed);
+        }
+        if let Error::Compressed = &error {
+            details.add_bad_request_violation("grpc-encoding", "identity, or unset");
         }
         if let Some(wait) = error.retry_after() {
             details.set_retry_info(Some(wait));

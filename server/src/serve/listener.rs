@@ -51,8 +51,13 @@ impl Listener {
         http.http1()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIME);
+        // Callers whose deadlines run out reset their streams: as many at once as there
+        // may be streams are no attack, and others share the connection.
+        let resets_max = usize::try_from(config.streams_max).unwrap_or(usize::MAX);
         http.http2()
             .timer(TokioTimer::new())
+            .max_pending_accept_reset_streams(resets_max)
+            .max_local_error_reset_streams(resets_max)
             .max_concurrent_streams(config.streams_max)
             .keep_alive_interval(KEEPALIVE_INTERVAL)
             .keep_alive_timeout(KEEPALIVE_TIMEOUT)

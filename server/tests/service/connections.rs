@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use prost::Message;
+use reprise_proto::v1::reserve_response;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tonic::codegen::tokio_stream;
@@ -56,6 +57,83 @@ async fn people_who_point_a_browser_here_learn_what_this_is() {
     );
     let answer = exchange(server.running.addr(), get("/nothing").as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
+}
+
+#[tokio::test]
+async fn no_web_page_reaches_a_method() {
+    let server = server().await;
+    for method in [
+        LOOKUP,
+        "/reprise.v1.ReconciliationService/Resolve",
+        "/reprise.v1.PolicyService/PutPolicy",
+        "/grpc.health.v1.Health/Check",
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+    ] {
+        for (headers, code) in [
+            ("", "415"),
+            ("content-type: text/plain\r\n", "415"),
+            ("content-type: application/grpc-web+proto\r\n", "415"),
+            (
+                "content-type: application/grpc\r\norigin: http://elsewhere\r\n",
+                "403",
+            ),
+            ("content-type: application/grpc\r\norigin: null\r\n", "403"),
+        ] {
+            let request = format!(
+                "POST {method} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\
+                 content-length: 5\r\n{headers}\r\n\0\0\0\0\0"
+            );
+            let answer = exchange(server.running.addr(), request.as_bytes()).await;
+            let expected = format!("HTTP/1.1 {code}");
+            assert!(
+                answer.starts_with(&expected),
+                "{method} {headers}: {answer}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn deadlines_that_run_out_leave_others_on_the_connection_alone() {
+    let server = server().await;
+    server.acquire(reserve("held")).await;
+    let waiters: Vec<_> = (0..200)
+        .map(|_| {
+            let mut client = server.reprise();
+            let request = waiting("held", Duration::from_secs(1));
+            tokio::spawn(async move { client.reserve(request).await })
+        })
+        .collect();
+    let hasty: Vec<_> = (0..400)
+        .map(|at| {
+            let mut client = server.reprise();
+            let mut request = tonic::Request::new(waiting("held", Duration::from_secs(1)));
+            request.set_timeout(Duration::from_millis(1 + at % 5));
+            tokio::spawn(async move { client.reserve(request).await })
+        })
+        .collect();
+    for call in hasty {
+        // Cut off by its deadline, here or there; or it was faster.
+        let _answer = call.await.unwrap();
+    }
+    for waiter in waiters {
+        let answer = waiter.await.unwrap().unwrap().into_inner();
+        let outcome = answer.outcome.unwrap();
+        assert!(
+            matches!(outcome, reserve_response::Outcome::Processing(_)),
+            "{outcome:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_message_is_refused_in_our_form() {
+    let server = server().await;
+    let addr = server.running.addr();
+    let answer = framed(addr, LOOKUP, "grpc-encoding: gzip\r\n", b"\x01\0\0\0\0").await;
+    assert!(answer.contains("grpc-status: 12\r\n"), "{answer}");
+    assert!(answer.contains("grpc-status-details-bin"), "{answer}");
 }
 
 #[tokio::test]

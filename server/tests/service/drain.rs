@@ -85,6 +85,23 @@ async fn calls_under_way_finish_and_new_ones_are_refused() {
 }
 
 #[tokio::test]
+async fn a_store_that_does_not_close_is_left() {
+    let setup = Setup::with(|config| config.drain = Duration::ZERO);
+    let server = setup.start().await;
+    let held_up = server.hold_up();
+    let stuck = reserve_later(&server, reserve("k"));
+    tokio::task::yield_now().await;
+    arrived(&server).await;
+    let began = Instant::now();
+    server.running.shutdown();
+    assert!(stuck.await.unwrap().is_err(), "it is cut off");
+    server.running.stopped().await.unwrap();
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    drop(held_up);
+}
+
+#[tokio::test]
 async fn the_drain_has_a_hard_limit() {
     let setup = Setup::with(|config| config.drain = Duration::from_millis(200));
     let server = setup.start().await;

@@ -121,6 +121,30 @@ async fn bytes_are_shown_on_request() {
 }
 
 #[tokio::test]
+async fn a_grant_given_back_reads_as_not_delivered_and_not_as_the_failure_before() {
+    let server = server().await;
+    let first = server.acquire(reserve("k")).await;
+    let report = fail("k", &first.token, FailureKind::Retryable);
+    server.reprise().fail(report).await.unwrap();
+    let second = reserve("k");
+    server.acquire(second.clone()).await;
+    let give_back = FailRequest {
+        record: name("k"),
+        holder: Some(fail_request::Holder::AttemptId(second.attempt_id)),
+        kind: FailureKind::Retryable.into(),
+        ..FailRequest::default()
+    };
+    server.reprise().fail(give_back).await.unwrap();
+    match server.look("k").await.reading {
+        Some(Reading::Failed(failed)) => {
+            assert_eq!(failed.error, Some(code("NOT_DELIVERED")));
+            assert!(failed.record_time.is_some());
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
 async fn every_state_reads_as_itself() {
     let server = server().await;
     let token = async |key| server.acquire(reserve(key)).await.token;

@@ -327,7 +327,18 @@ async fn an_omitted_body_with_a_broken_digest_does_not_stop_the_report() {
     let report = complete("k", &grant.token, result);
     let answer = server.reprise().complete(report.clone()).await.unwrap();
     let named = adjusted(&answer.get_ref().adjusted);
-    assert_eq!(named, [("result.omitted", AdjustmentKind::Dropped)]);
+    assert_eq!(named, [("result.omitted.sha256", AdjustmentKind::Dropped)]);
+    match server.reserve(reserve("k")).await.unwrap() {
+        Outcome::Completed(completed) => {
+            let kept = OmittedBody {
+                size: 5,
+                sha256: vec![0; 32].into(),
+            };
+            let body = completed.result.unwrap().body;
+            assert_eq!(body, Some(content::Body::Omitted(kept)));
+        }
+        other => panic!("{other:?}"),
+    }
     let again = server.reprise().complete(report).await.unwrap();
     assert_eq!(again.get_ref().disposition(), ReportDisposition::Repeated);
 }

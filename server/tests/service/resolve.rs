@@ -94,6 +94,40 @@ async fn a_resolver_that_takes_over_is_granted_the_attempt() {
 }
 
 #[tokio::test]
+async fn a_take_over_asked_again_after_its_attempt_went_on_grants_nothing() {
+    let server = still_server().await;
+    for (key, ends, expected) in [
+        ("lapses", false, State::Pending),
+        ("completes", true, State::Completed),
+    ] {
+        let revision = lapsed(&server, key).await;
+        let take_over = resolve_request::Outcome::TakeOver(TakeOver {
+            attempt_id: id(),
+            lease: seconds(5),
+        });
+        let request = resolve(key, revision, take_over);
+        let answer = server.people().resolve(request.clone()).await.unwrap();
+        let token = answer.into_inner().acquired.unwrap().token;
+        if ends {
+            let report = complete(key, &token, code("200"));
+            server.reprise().complete(report).await.unwrap();
+        } else {
+            let sending = MarkSendingRequest {
+                record: name(key),
+                token,
+                ..MarkSendingRequest::default()
+            };
+            server.reprise().mark_sending(sending).await.unwrap();
+            server.clock.advance(Duration::from_secs(31));
+        }
+        let again = server.people().resolve(request).await.unwrap().into_inner();
+        assert_eq!(again.disposition(), ReportDisposition::Repeated, "{key}");
+        assert!(again.acquired.is_none(), "{key}");
+        assert_eq!(again.record.unwrap().state(), expected, "{key}");
+    }
+}
+
+#[tokio::test]
 async fn what_has_changed_or_is_under_way_is_not_resolved() {
     let server = still_server().await;
     let found = || resolve_request::Outcome::NotApplied(NotApplied {});

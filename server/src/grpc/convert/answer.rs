@@ -120,31 +120,35 @@ pub(crate) fn mark_pending_response(
     })
 }
 
-/// The answer to Resolve.
+/// The answer to Resolve. A take-over asked again is answered as a Reserve would be: what
+/// became of its attempt is in the record, and nothing is granted anew.
 pub(crate) fn resolve_response(
     answer: Answer,
     adjusted: Vec<Adjustment>,
     result_bytes_max: u64,
     key: &TokenKey,
 ) -> Result<proto::ResolveResponse, Error> {
-    if let Answer::Outcome(Outcome::Acquired { again }, view) = answer {
-        let disposition = if again {
-            Disposition::Repeated
-        } else {
-            Disposition::Recorded
-        };
-        return Ok(proto::ResolveResponse {
-            disposition: self::disposition(disposition).into(),
-            record: Some(summary(&view)),
-            acquired: Some(acquired(view, again, result_bytes_max, key)),
-            adjusted: adjustments(adjusted),
-        });
-    }
-    let (disposition, view) = reported(answer)?;
+    let (disposition, granted, view) = match answer {
+        Answer::Reported(disposition, view) => (disposition, None, view),
+        Answer::Outcome(Outcome::Acquired { again: false }, view) => {
+            (Disposition::Recorded, Some(false), view)
+        }
+        Answer::Outcome(Outcome::Acquired { again: true }, view) => {
+            (Disposition::Repeated, Some(true), view)
+        }
+        Answer::Outcome(
+            Outcome::Recorded
+            | Outcome::Processing
+            | Outcome::Pending { .. }
+            | Outcome::Mismatch(_),
+            view,
+        ) => (Disposition::Repeated, None, view),
+        Answer::Leased(_) | Answer::Closed(_) => return Err(unexpected()),
+    };
     Ok(proto::ResolveResponse {
-        disposition: disposition.into(),
+        disposition: self::disposition(disposition).into(),
         record: Some(summary(&view)),
-        acquired: None,
+        acquired: granted.map(|again| acquired(view, again, result_bytes_max, key)),
         adjusted: adjustments(adjusted),
     })
 }

@@ -32,16 +32,16 @@ pub(super) fn size(message: Option<&proto::Content>) -> usize {
 /// Reads a content that stands at `field`. Nothing is refused; none is an empty one.
 pub(super) fn receive(field: &str, message: Option<proto::Content>, policy: &Policy) -> Received {
     let message = message.unwrap_or_default();
-    let mut unreadable = Vec::new();
+    let mut unreadable = None;
     let body = message.body.map(|body| match body {
         SentBody::Data(data) => Body::Data(data),
         SentBody::Omitted(omitted) => Body::Omitted {
             size: omitted.size,
             sha256: <Sha>::try_from(omitted.sha256.as_ref()).unwrap_or_else(|_| {
-                unreadable.push(Adjustment {
-                    field: format!("{field}.omitted"),
+                unreadable = Some(Adjustment {
+                    field: format!("{field}.omitted.sha256"),
                     kind: AdjustmentKind::Dropped,
-                    description: "sha256 has exactly 32 bytes",
+                    description: "exactly 32 bytes; zeros stand for it",
                 });
                 // Stands for what was sent where repeats are compared; it is not kept.
                 Sha256::digest(&omitted.sha256).into()
@@ -57,11 +57,11 @@ pub(super) fn receive(field: &str, message: Option<proto::Content>, policy: &Pol
         provider_reference: message.provider_reference,
     };
     let (digest, core) = (content.digest(), content.core_digest());
-    if !unreadable.is_empty() {
-        content.body = None;
+    if let (Some(_), Some(Body::Omitted { sha256, .. })) = (&unreadable, &mut content.body) {
+        *sha256 = Sha::default();
     }
     let (kept, mut adjusted) = content.adjust(field, policy);
-    adjusted.append(&mut unreadable);
+    adjusted.extend(unreadable);
     Received {
         kept,
         digest,

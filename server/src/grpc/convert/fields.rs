@@ -68,11 +68,30 @@ pub(super) fn duration(
     let Some(message) = message else {
         return Ok(None);
     };
-    match Duration::try_from(message) {
-        Ok(duration) if range.contains(&duration) => Ok(Some(duration)),
+    match exact(message) {
+        Some(duration) if range.contains(&duration) => Ok(Some(duration)),
         _ => Err(FieldError::new(field, allowed)),
     }
 }
+
+/// A duration of 0 or longer. As the message's definition has it, nanoseconds are those
+/// of less than a second: what needs carrying over is none.
+pub(super) fn exact(message: prost_types::Duration) -> Option<Duration> {
+    let seconds = u64::try_from(message.seconds).ok()?;
+    let nanos = u32::try_from(message.nanos).ok()?;
+    (nanos < NANOS_PER_SECOND).then(|| Duration::new(seconds, nanos))
+}
+
+/// The nearest duration that is [`exact`], for what is adjusted and not refused.
+pub(super) fn nearest(message: prost_types::Duration) -> Duration {
+    let Ok(seconds) = u64::try_from(message.seconds) else {
+        return Duration::ZERO;
+    };
+    let nanos = u32::try_from(message.nanos).unwrap_or(0);
+    Duration::new(seconds, nanos.min(NANOS_PER_SECOND - 1))
+}
+
+const NANOS_PER_SECOND: u32 = 1_000_000_000;
 
 /// A length of lease that may be left out.
 pub(super) fn lease(
@@ -145,5 +164,25 @@ mod tests {
             assert!(lease("lease", sent).is_err(), "{seconds} {nanos}");
         }
         assert_eq!(lease("lease", None), Ok(None));
+    }
+
+    #[test]
+    fn nanoseconds_of_a_second_or_more_are_none() {
+        for (seconds, nanos, near) in [
+            (1, -1, Duration::from_secs(1)),
+            (1, 1_000_000_000, Duration::new(1, 999_999_999)),
+            (-1, 1_500_000_000, Duration::ZERO),
+            (-1, i32::MAX, Duration::ZERO),
+        ] {
+            let sent = prost_types::Duration { seconds, nanos };
+            assert!(lease("lease", Some(sent)).is_err(), "{seconds} {nanos}");
+            assert_eq!(exact(sent), None, "{seconds} {nanos}");
+            assert_eq!(nearest(sent), near, "{seconds} {nanos}");
+        }
+        let most = prost_types::Duration {
+            seconds: 1,
+            nanos: 999_999_999,
+        };
+        assert_eq!(exact(most), Some(nearest(most)));
     }
 }

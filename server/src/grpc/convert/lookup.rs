@@ -11,8 +11,8 @@ use reprise_proto::v1::lookup_request::Target as Named;
 use reprise_proto::v1::lookup_response::Reading as Sent;
 
 use super::answer::{processing, recorded_at, result_gone, seen_pending, start_over, summary};
-use super::content::{send_brief, send_while_kept};
-use super::fields::{duration, record_name};
+use super::content::{send, send_brief, send_while_kept};
+use super::fields::{duration, record_name, timestamp};
 use super::hashing;
 use crate::grpc::status::Error;
 use crate::store::Target;
@@ -114,6 +114,13 @@ fn reading(view: View, with_result: bool) -> Sent {
             record_time: recorded_at(&view),
             result: content(view, with_result),
         }),
+        // The outcome on record is another attempt's, if there is one.
+        Reading::FailedRetryable if view.record.attempt.given_back.is_some() => {
+            Sent::Failed(proto::Failed {
+                record_time: Some(timestamp(view.record.updated_at)),
+                error: view.record.failure().map(send),
+            })
+        }
         Reading::FailedRetryable | Reading::FailedFinal { gone: false } => {
             Sent::Failed(proto::Failed {
                 record_time: recorded_at(&view),

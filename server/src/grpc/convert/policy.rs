@@ -10,7 +10,7 @@ use reprise_fingerprint::{Pointer, Rule};
 use reprise_proto::v1 as proto;
 
 use super::answer::on_lapse;
-use super::fields::{prose, required_text, span, timestamp};
+use super::fields::{exact, prose, required_text, span, timestamp};
 use crate::grpc::policies::Source;
 use crate::store::{PutPolicy, StoredPolicy};
 
@@ -111,8 +111,8 @@ fn setting(
 
 /// Policies are kept in whole milliseconds; [`Policy::check`] knows the ranges.
 fn whole_millis(field: &str, sent: prost_types::Duration) -> Result<Duration, FieldError> {
-    match Duration::try_from(sent) {
-        Ok(duration) if duration.subsec_nanos().is_multiple_of(1_000_000) => Ok(duration),
+    match exact(sent) {
+        Some(duration) if duration.subsec_nanos().is_multiple_of(1_000_000) => Ok(duration),
         _ => Err(FieldError::new(
             format!("policy.{field}"),
             "0 or longer, in whole milliseconds",

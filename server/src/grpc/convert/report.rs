@@ -15,7 +15,7 @@ use reprise_domain::{Policy, RecordName, Request, policy};
 use reprise_proto::v1 as proto;
 use reprise_proto::v1::fail_request::Holder as SentHolder;
 
-use super::fields::{CHECK_AFTER_MAX, attempt_id, duration, instruction, lease};
+use super::fields::{CHECK_AFTER_MAX, attempt_id, duration, exact, instruction, lease, nearest};
 use super::{content, hashing};
 use crate::grpc::status::Error;
 
@@ -157,15 +157,7 @@ pub(crate) fn mark_pending(
     message: proto::MarkPendingRequest,
 ) -> Result<Report, FieldError> {
     let held = key.read(&name.id(), &message.token)?;
-    let as_sent = message.check_after.map(|sent| {
-        let negative = sent.seconds < 0 || sent.nanos < 0;
-        let unreadable = if negative {
-            Duration::ZERO
-        } else {
-            Duration::MAX
-        };
-        Duration::try_from(sent).unwrap_or(unreadable)
-    });
+    let as_sent = message.check_after.map(nearest);
     let digest = MarkPending::digest_of(
         &message.reason,
         &message.provider_reference,
@@ -179,7 +171,7 @@ pub(crate) fn mark_pending(
         detail: tidy("reason", message.reason),
         provider_reference: tidy("provider_reference", message.provider_reference),
         instruction: fitting_instruction(message.instruction, &mut adjusted),
-        check_after: fitting_check(message.check_after, as_sent, &mut adjusted),
+        check_after: fitting_check(message.check_after, &mut adjusted),
         digest,
     });
     let request = Request {
@@ -205,17 +197,17 @@ fn fitting_instruction(sent: Bytes, adjusted: &mut Vec<Adjustment>) -> Bytes {
 
 fn fitting_check(
     sent: Option<prost_types::Duration>,
-    read: Option<Duration>,
     adjusted: &mut Vec<Adjustment>,
 ) -> Option<Duration> {
-    let (sent, read) = (sent?, read?);
-    if read <= CHECK_AFTER_MAX && Duration::try_from(sent).is_ok() {
-        return Some(read);
+    let sent = sent?;
+    let kept = nearest(sent).min(CHECK_AFTER_MAX);
+    if exact(sent) == Some(kept) {
+        return Some(kept);
     }
     adjusted.push(Adjustment {
         field: "check_after".to_owned(),
         kind: AdjustmentKind::Cut,
         description: "0 to 30 days",
     });
-    Some(read.min(CHECK_AFTER_MAX))
+    Some(kept)
 }
