@@ -9,6 +9,7 @@ use reprise_domain::{RecordId, RecordName, Timestamp};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use tokio::runtime::Runtime;
 
+use super::hold::Hold;
 use super::{Shared, fault, lock, records, traces};
 use crate::store::queue::{self, Intake, Job, Lane};
 use crate::store::{Error, OnChange};
@@ -42,7 +43,7 @@ impl Writer {
             let carried_out = catch_unwind(AssertUnwindSafe(|| {
                 let mut connection = lock(&self.shared.writer);
                 let now = self.shared.clock.now();
-                carry_out(&mut connection, jobs, now)
+                carry_out(&mut connection, &self.shared.hold, jobs, now)
             }));
             match carried_out {
                 Ok(batch) => self.conclude(batch),
@@ -62,7 +63,7 @@ impl Writer {
     }
 }
 
-fn carry_out(connection: &mut Connection, jobs: Vec<Job>, now: Timestamp) -> Batch {
+fn carry_out(connection: &mut Connection, hold: &Hold, jobs: Vec<Job>, now: Timestamp) -> Batch {
     let mut batch = Batch::default();
     let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
     let mut transaction = match begun.map_err(fault::general) {
@@ -86,8 +87,8 @@ fn carry_out(connection: &mut Connection, jobs: Vec<Job>, now: Timestamp) -> Bat
     }
     let durable = match rolled_back {
         Some(error) => Err(error),
-        None if batch.wrote => commit(transaction, now),
-        None => Ok(()),
+        None if batch.wrote => commit(transaction, hold, now),
+        None => hold.check(),
     };
     if let Err(error) = durable {
         batch.changed.clear();
@@ -100,9 +101,16 @@ fn carry_out(connection: &mut Connection, jobs: Vec<Job>, now: Timestamp) -> Bat
     batch
 }
 
-fn commit(transaction: Transaction<'_>, now: Timestamp) -> Result<(), Error> {
+/// Makes a transaction of the moment `now` durable, so that it may be acknowledged.
+pub(super) fn commit(
+    transaction: Transaction<'_>,
+    hold: &Hold,
+    now: Timestamp,
+) -> Result<(), Error> {
     saw(&transaction, now)?;
-    transaction.commit().map_err(fault::general)
+    hold.check()?;
+    transaction.commit().map_err(fault::general)?;
+    hold.note(now).map_err(Error::unavailable)
 }
 
 /// Remembers the moment, for a start with a clock that was set back.
