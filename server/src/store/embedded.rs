@@ -114,7 +114,7 @@ impl Embedded {
                     .map_err(io)?,
             };
             let thread = std::thread::Builder::new().name("embedded-writer".to_owned());
-            threads.push(thread.spawn(|| writer.run()).map_err(io)?);
+            threads.push(thread.spawn(|| writer.run_or_abort()).map_err(io)?);
         }
         Ok(Self {
             intake,
@@ -239,10 +239,9 @@ impl Drop for Embedded {
 
 /// Waits for the writer to end, whoever else does so too.
 fn join(writer: &Mutex<Option<JoinHandle<()>>>) {
-    if let Some(thread) = lock(writer).take()
-        && thread.join().is_err()
-    {
-        tracing::error!("the embedded store's writer panicked");
+    if let Some(thread) = lock(writer).take() {
+        // A panic of it ended the process.
+        let _ = thread.join();
     }
 }
 

@@ -1,6 +1,7 @@
 //! The file: who may open it, what is in it, in which state it may be served.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use reprise_domain::Timestamp;
@@ -33,6 +34,18 @@ pub enum OpenError {
     /// Another process serves it.
     #[error("{0}: another process has this store open; one file serves one process")]
     InUse(PathBuf),
+    /// It has several names, and log and lock stand beside one of them only: two
+    /// processes could serve it.
+    #[error(
+        "{path}: the file has {names} names (hard links), so that it could be served twice; \
+         remove the other ones"
+    )]
+    ManyNames {
+        /// One of them.
+        path: PathBuf,
+        /// How many.
+        names: u64,
+    },
     /// It is something else.
     #[error("{0}: not a Reprise store, or its first page is damaged")]
     NotReprise(PathBuf),
@@ -85,9 +98,13 @@ pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
         path: path.to_owned(),
         cause,
     };
-    private(path).map_err(io)?;
+    let file = private(path).map_err(io)?;
     let path = path.canonicalize().map_err(io)?;
     let hold = Hold::take(&path)?;
+    let names = file.metadata().map_err(io)?.nlink();
+    if names > 1 {
+        return Err(OpenError::ManyNames { path, names });
+    }
     check_log(&path)?;
     serve(&path, hold).map_err(|refusal| match refusal {
         Refusal::Known(error) => error,

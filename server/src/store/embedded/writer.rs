@@ -35,8 +35,16 @@ struct Batch {
 }
 
 impl Writer {
-    /// Goes on until the intake is closed and empty.
-    pub(super) fn run(mut self) {
+    /// Goes on until the intake is closed and empty. Without a writer the server would be
+    /// half dead: it would take calls in and answer none. A new process has one again.
+    pub(super) fn run_or_abort(self) {
+        if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
+            tracing::error!("the embedded store's writer panicked; the process ends");
+            std::process::abort();
+        }
+    }
+
+    fn run(mut self) {
         while let Some(jobs) = self.runtime.block_on(self.lane.next()) {
             // A fault of ours ends its batch, whose callers hear that the outcome is
             // unknown, and not the store.
