@@ -7,7 +7,9 @@
 //!
 //! | module | job |
 //! | --- | --- |
-//! | `file` | opening: lock, checks, schema |
+//! | `file` | opening: checks, schema |
+//! | `hold` | one process, the same files, how far they came |
+//! | `wal` | damage of SQLite's log |
 //! | `writer` | group commit |
 //! | `records`, `traces`, `policies` | statements |
 //! | `row`, `cells`, `words` | how values stand in columns |
@@ -18,16 +20,17 @@ mod cells;
 mod clock;
 mod fault;
 mod file;
+mod hold;
 mod policies;
 mod records;
 mod row;
 #[cfg(test)]
 mod tests;
 mod traces;
+mod wal;
 mod words;
 mod writer;
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,6 +44,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::queue::{Delivery, Intake, Limits};
 use super::{Error, Later, OnChange, PutPolicy, Store, StoredPolicy, Target, TestClock};
 use clock::Clock;
+use hold::Hold;
 use writer::Writer;
 
 pub use file::OpenError;
@@ -73,7 +77,7 @@ struct Shared {
     clock: Clock,
     closed: AtomicBool,
     /// After the connections: the file is let go when they are closed.
-    _lock: File,
+    hold: Hold,
 }
 
 impl Embedded {
@@ -96,7 +100,7 @@ impl Embedded {
             reader: Mutex::new(opened.reader),
             clock: Clock::new(opened.seen, options.clock),
             closed: AtomicBool::new(false),
-            _lock: opened.lock,
+            hold: opened.hold,
         });
         let mut threads = Vec::new();
         for lane in lanes {
@@ -110,7 +114,7 @@ impl Embedded {
                     .map_err(io)?,
             };
             let thread = std::thread::Builder::new().name("embedded-writer".to_owned());
-            threads.push(thread.spawn(|| writer.run()).map_err(io)?);
+            threads.push(thread.spawn(|| writer.run_or_abort()).map_err(io)?);
         }
         Ok(Self {
             intake,
@@ -138,7 +142,7 @@ impl Shared {
     fn check_open(&self) -> Result<(), Error> {
         match self.closed.load(Ordering::Acquire) {
             true => Err(Error::Closed),
-            false => Ok(()),
+            false => self.hold.check(),
         }
     }
 }
@@ -193,8 +197,7 @@ impl Store for Embedded {
                 .transaction_with_behavior(TransactionBehavior::Immediate)
                 .map_err(fault::general)?;
             let stored = policies::put(&transaction, put, now)?;
-            writer::saw(&transaction, now)?;
-            transaction.commit().map_err(fault::general)?;
+            writer::commit(transaction, &shared.hold, now)?;
             Ok(stored)
         }))
     }
@@ -236,10 +239,9 @@ impl Drop for Embedded {
 
 /// Waits for the writer to end, whoever else does so too.
 fn join(writer: &Mutex<Option<JoinHandle<()>>>) {
-    if let Some(thread) = lock(writer).take()
-        && thread.join().is_err()
-    {
-        tracing::error!("the embedded store's writer panicked");
+    if let Some(thread) = lock(writer).take() {
+        // A panic of it ended the process.
+        let _ = thread.join();
     }
 }
 

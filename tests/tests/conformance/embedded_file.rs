@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use reprise::store::embedded::{Embedded, OpenError, Options};
 use reprise::store::{Error, TestClock};
-use reprise_domain::{Reading, RecordId, Timestamp};
+use reprise_domain::{Command, Reading, RecordId, Timestamp};
 use tempfile::TempDir;
 use tokio::sync::mpsc::unbounded_channel;
 
@@ -44,6 +44,41 @@ impl Home {
         let mut case = Case::new(store, self.clock.clone(), changes);
         case.tenant = tenant.to_owned();
         Ok(case)
+    }
+
+    /// The files as a kill leaves them now, as a home of their own.
+    fn killed(&self) -> Result<Self> {
+        let left = Self {
+            clock: self.clock.clone(),
+            ..Self::new()?
+        };
+        for suffix in ["", "-wal", ".lock"] {
+            fs::copy(self.beside(suffix), left.beside(suffix))?;
+        }
+        Ok(left)
+    }
+
+    /// Opens the store, completes keys a moment apart and kills it.
+    async fn killed_after(&self, keys: &[&str]) -> Result<Self> {
+        let case = self.case("t")?;
+        for key in keys {
+            self.clock.advance(secs(1));
+            case.completed(key).await;
+        }
+        self.killed()
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        self.directory.path().join(format!("store{suffix}"))
+    }
+
+    /// What the damage is said to be.
+    fn damage(&self) -> String {
+        match self.open() {
+            Err(OpenError::Damaged { finding, .. }) => finding,
+            Err(error) => panic!("refused as another thing: {error}"),
+            Ok(_) => panic!("served"),
+        }
     }
 
     /// Changes bytes of the closed file: the last place where `old` stands.
@@ -211,6 +246,125 @@ async fn a_truncated_file_is_refused() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_killed_store_is_opened_again_and_again() -> Result<()> {
+    let mut home = Home::new()?.killed_after(&[]).await?;
+    for key in ["a", "b", "c"] {
+        home = home.killed_after(&[key]).await?;
+        home = home.killed_after(&[]).await?;
+    }
+    let case = home.case("t")?;
+    for key in ["a", "b", "c"] {
+        case.reserve(key).await.replayed();
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_damaged_log_is_refused_and_left_alone() -> Result<()> {
+    let home = Home::new()?
+        .killed_after(&["a", "b", "c", "d", "e", "f"])
+        .await?;
+    let mut log = fs::read(home.beside("-wal"))?;
+    let third = log.len() / 3;
+    log[third] ^= 1;
+    fs::write(home.beside("-wal"), &log)?;
+    for _ in 0..2 {
+        let finding = home.damage();
+        assert!(finding.contains("restore it from a copy"), "{finding}");
+    }
+    assert_eq!(fs::read(home.beside("-wal"))?, log);
+    log[third] ^= 1;
+    fs::write(home.beside("-wal"), &log)?;
+    home.case("t")?.reserve("f").await.replayed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_log_that_was_removed_or_cut_off_is_missed() -> Result<()> {
+    let home = Home::new()?.killed_after(&["a", "b"]).await?;
+    let log = fs::read(home.beside("-wal"))?;
+    for left in [None, Some(0), Some(log.len() / 2), Some(log.len() - 1)] {
+        let home = home.killed()?;
+        match left {
+            None => fs::remove_file(home.beside("-wal"))?,
+            Some(left) => fs::write(home.beside("-wal"), &log[..left])?,
+        }
+        for _ in 0..2 {
+            let finding = home.damage();
+            assert!(finding.contains("store-wal was removed"), "{finding}");
+        }
+        // The way out that owns up to the loss.
+        fs::remove_file(home.beside(".lock"))?;
+        home.case("t")?.reserve("b").await.granted();
+    }
+    home.case("t")?.reserve("b").await.replayed();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_closed_store_needs_neither_log_nor_its_last_state() -> Result<()> {
+    let home = Home::new()?;
+    home.case("t")?.completed("a").await;
+    let copy = fs::read(home.path())?;
+    home.clock.advance(secs(1));
+    home.case("t")?.completed("b").await;
+    assert!(!home.beside("-wal").exists());
+    fs::write(home.path(), copy)?;
+    let case = home.case("t")?;
+    case.reserve("a").await.replayed();
+    case.reserve("b").await.granted();
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_file_that_goes_away_stops_the_store_until_it_is_back() -> Result<()> {
+    for suffix in ["", "-wal", ".lock"] {
+        let home = Home::new()?;
+        let case = home.case("t")?;
+        let grant = case.reserve("k").await.granted();
+        let (file, away) = (home.beside(suffix), home.beside(".away"));
+        fs::rename(&file, &away)?;
+        for replaced in [false, true] {
+            if replaced {
+                fs::copy(&away, &file)?;
+            }
+            let refused = |told: Result<(), Error>| match told {
+                Err(Error::Unavailable(_)) => {}
+                told => panic!("{suffix:?}, replaced: {replaced}: {told:?}"),
+            };
+            let call = case.reserve("new");
+            let command = Command::Reserve(call.reserve.clone());
+            refused(case.hand_in(&call.name, command).await.map(drop));
+            refused(case.store.ping().await);
+            refused(find(&case, grant.name.id()).await);
+        }
+        fs::rename(&away, &file)?;
+        case.complete(&grant, result()).await.recorded();
+        case.store.ping().await?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_file_of_two_names_is_refused() -> Result<()> {
+    let home = Home::new()?;
+    let first = home.open()?;
+    let other = home.directory.path().join("other");
+    fs::hard_link(home.path(), &other)?;
+    for path in [&home.path(), &other] {
+        let refused = open(path, &home.clock);
+        assert!(matches!(
+            refused,
+            Err(OpenError::ManyNames { names: 2, .. })
+        ));
+    }
+    drop(first);
+    fs::remove_file(&other)?;
+    drop(home.open()?);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_damaged_row_is_reported_for_its_key_alone() -> Result<()> {
     let home = Home::new()?;
     let case = home.case("t")?;
@@ -226,7 +380,7 @@ async fn a_damaged_row_is_reported_for_its_key_alone() -> Result<()> {
     let case = home.case("t")?;
     let damaged = |error: &Error| matches!(error, Error::Damaged(hurt) if *hurt == id);
     let call = case.reserve("hurt");
-    let command = reprise_domain::Command::Reserve(call.reserve.clone());
+    let command = Command::Reserve(call.reserve.clone());
     // In one batch with its neighbours, which are answered.
     let (hurt, whole, new) = tokio::join!(
         case.hand_in(&call.name, command),

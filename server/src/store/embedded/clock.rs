@@ -1,12 +1,15 @@
 //! The store's clock: the system's, but never going back within the file's life.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use reprise_domain::Timestamp;
 use reprise_domain::time::micros;
 
 use crate::store::TestClock;
+
+/// What a system clock may be behind the file without a word.
+const TOLERATED: Duration = Duration::from_mins(1);
 
 pub(super) struct Clock {
     test: Option<TestClock>,
@@ -17,6 +20,17 @@ pub(super) struct Clock {
 impl Clock {
     /// A clock that starts no earlier than `seen`.
     pub(super) fn new(seen: Timestamp, test: Option<TestClock>) -> Self {
+        if test.is_none()
+            && let Some(ahead) = far_ahead(seen, system())
+        {
+            tracing::warn!(
+                ahead_seconds = ahead.as_secs(),
+                "the store has seen a later moment than the system clock shows: its time goes \
+                 on from there, and leases and retention end by it, until the system clock \
+                 has caught up; if that is right now, it was wrong when the store was last \
+                 served"
+            );
+        }
         Self {
             test,
             last: Mutex::new((seen, Instant::now())),
@@ -37,6 +51,13 @@ impl Clock {
     }
 }
 
+/// By how much the file is ahead of the system's clock, when that is more than chance.
+fn far_ahead(seen: Timestamp, system: Timestamp) -> Option<Duration> {
+    let ahead = u64::try_from(seen.0.saturating_sub(system.0)).unwrap_or(0);
+    let ahead = Duration::from_micros(ahead);
+    (ahead > TOLERATED).then_some(ahead)
+}
+
 fn system() -> Timestamp {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -46,7 +67,6 @@ fn system() -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_system_clock_that_is_behind_neither_turns_time_back_nor_stops_it() {
@@ -64,5 +84,14 @@ mod tests {
     fn a_test_clock_that_is_behind_stands_at_what_was_seen() {
         let clock = Clock::new(Timestamp(5), Some(TestClock::at(Timestamp(3))));
         assert_eq!(clock.now(), Timestamp(5));
+    }
+
+    #[test]
+    fn a_file_far_ahead_of_the_system_clock_is_told() {
+        let system = Timestamp(1_780_000_000_000_000);
+        let ahead = |by| far_ahead(system.after(by), system);
+        assert_eq!(ahead(Duration::from_mins(1)), None);
+        assert_eq!(ahead(Duration::from_mins(2)), Some(Duration::from_mins(2)));
+        assert_eq!(far_ahead(Timestamp(0), system), None);
     }
 }

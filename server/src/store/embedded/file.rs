@@ -1,15 +1,15 @@
 //! The file: who may open it, what is in it, in which state it may be served.
 
-use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use reprise_domain::Timestamp;
 use reprise_domain::token::TokenKey;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
 
-use super::fault;
+use super::hold::{Hold, beside, private};
+use super::{fault, wal};
 
 /// Steps of the schema, oldest first. A step that was released is never changed.
 pub(super) const MIGRATIONS: [&str; 1] = [include_str!(
@@ -18,9 +18,6 @@ pub(super) const MIGRATIONS: [&str; 1] = [include_str!(
 
 /// "Rprs" in SQLite's header, so that the file is not taken for another program's.
 const APPLICATION_ID: i32 = 0x5270_7273;
-
-/// It holds the secret of all tokens, and results.
-const MODE: u32 = 0o600;
 
 /// Why a file cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +34,18 @@ pub enum OpenError {
     /// Another process serves it.
     #[error("{0}: another process has this store open; one file serves one process")]
     InUse(PathBuf),
+    /// It has several names, and log and lock stand beside one of them only: two
+    /// processes could serve it.
+    #[error(
+        "{path}: the file has {names} names (hard links), so that it could be served twice; \
+         remove the other ones"
+    )]
+    ManyNames {
+        /// One of them.
+        path: PathBuf,
+        /// How many.
+        names: u64,
+    },
     /// It is something else.
     #[error("{0}: not a Reprise store, or its first page is damaged")]
     NotReprise(PathBuf),
@@ -55,7 +64,7 @@ pub enum OpenError {
     Damaged {
         /// Which.
         path: PathBuf,
-        /// What SQLite found first.
+        /// What was found first, and what can be done where SQLite cannot tell.
         finding: String,
     },
     /// The file system cannot hold a write-ahead log.
@@ -79,8 +88,8 @@ pub(super) struct Opened {
     pub(super) token_key: TokenKey,
     /// The latest moment that was written to it.
     pub(super) seen: Timestamp,
-    /// Locked until it is dropped, also by the death of the process.
-    pub(super) lock: File,
+    /// Until it is dropped, also by the death of the process.
+    pub(super) hold: Hold,
 }
 
 /// Opens the store at `path`, which is made when it is not there.
@@ -89,11 +98,15 @@ pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
         path: path.to_owned(),
         cause,
     };
-    private(path).map_err(io)?;
-    // One file, one lock, by whatever way it is named.
+    let file = private(path).map_err(io)?;
     let path = path.canonicalize().map_err(io)?;
-    let lock = lock(&path)?;
-    serve(&path, lock).map_err(|refusal| match refusal {
+    let hold = Hold::take(&path)?;
+    let names = file.metadata().map_err(io)?.nlink();
+    if names > 1 {
+        return Err(OpenError::ManyNames { path, names });
+    }
+    check_log(&path)?;
+    serve(&path, hold).map_err(|refusal| match refusal {
         Refusal::Known(error) => error,
         Refusal::Sqlite(cause) if cause.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
             OpenError::NotReprise(path)
@@ -106,33 +119,53 @@ pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
     })
 }
 
-/// Opens a file for reading and writing; a new one is closed to others. SQLite gives its
-/// log the same permissions.
-fn private(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(MODE)
-        .open(path)
+/// SQLite would serve a damaged log as far as it is whole, so it does not get to see it.
+fn check_log(path: &Path) -> Result<(), OpenError> {
+    let log = beside(path, "-wal");
+    match wal::damage(&log) {
+        Ok(None) => Ok(()),
+        Ok(Some(byte)) => Err(OpenError::Damaged {
+            path: path.to_owned(),
+            finding: format!(
+                "its log {} is damaged at byte {byte}, and acknowledged changes stand behind \
+                 that; {}",
+                log.display(),
+                way_out(path)
+            ),
+        }),
+        Err(cause) => Err(OpenError::Io { path: log, cause }),
+    }
 }
 
-/// A lock file of its own: SQLite's locks come and go with its transactions. It stays
-/// when it was let go, since who removes it might remove the next one's.
-fn lock(path: &Path) -> Result<File, OpenError> {
-    let mut lock_path = path.as_os_str().to_owned();
-    lock_path.push(".lock");
-    let io = |cause| OpenError::Io {
-        path: lock_path.clone().into(),
+/// Refuses a file that knows less than was acknowledged: its log was removed or cut off,
+/// or it is an older copy.
+fn check_progress(path: &Path, hold: &Hold, seen: Timestamp) -> Result<(), OpenError> {
+    let acknowledged = hold.left_open().map_err(|cause| OpenError::Io {
+        path: beside(path, ".lock"),
         cause,
-    };
-    let lock = private(Path::new(&lock_path)).map_err(io)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse(path.to_owned())),
-        Err(TryLockError::Error(cause)) => Err(io(cause)),
+    })?;
+    if acknowledged.is_none_or(|acknowledged| acknowledged <= seen) {
+        return Ok(());
     }
+    Err(OpenError::Damaged {
+        path: path.to_owned(),
+        finding: format!(
+            "it was not closed when it was last served, and acknowledged changes that were \
+             made then are missing, as when its log {} was removed or cut off; {}",
+            beside(path, "-wal").display(),
+            way_out(path)
+        ),
+    })
+}
+
+/// What can be done where changes are lost that only a log had.
+fn way_out(path: &Path) -> String {
+    format!(
+        "restore it from a copy, or accept that those changes are lost, so that keys which \
+         were completed may be granted again: in both cases move {} and {} away",
+        beside(path, "-wal").display(),
+        beside(path, ".lock").display()
+    )
 }
 
 enum Refusal {
@@ -146,31 +179,46 @@ impl From<rusqlite::Error> for Refusal {
     }
 }
 
-fn serve(path: &Path, lock: File) -> Result<Opened, Refusal> {
+impl From<OpenError> for Refusal {
+    fn from(error: OpenError) -> Self {
+        Self::Known(error)
+    }
+}
+
+fn serve(path: &Path, mut hold: Hold) -> Result<Opened, Refusal> {
     let mut writer = connect(path)?;
     let version = recognise(path, &writer)?;
     let mode = writer
         .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))?;
     if mode != "wal" {
-        return Err(Refusal::Known(OpenError::NoWriteAheadLog(path.to_owned())));
+        return Err(OpenError::NoWriteAheadLog(path.to_owned()).into());
     }
     // Each commit is on the disk before it is answered.
     writer.pragma_update(None, "synchronous", "full")?;
     if version > 0 {
         check(path, &writer)?;
     }
+    let seen = match version {
+        0 => Timestamp(0),
+        _ => writer.query_row("select clock from meta", [], |row| {
+            row.get(0).map(Timestamp)
+        })?,
+    };
+    check_progress(path, &hold, seen)?;
     migrate(&mut writer, version)?;
-    let (secret, seen) = writer.query_row("select token_key, clock from meta", [], |row| {
-        Ok((row.get(0)?, row.get(1)?))
-    })?;
+    let secret = writer.query_row("select token_key from meta", [], |row| row.get(0))?;
     let reader = connect(path)?;
     reader.pragma_update(None, "query_only", true)?;
+    hold.serve().map_err(|cause| OpenError::Io {
+        path: path.to_owned(),
+        cause,
+    })?;
     Ok(Opened {
         writer,
         reader,
         token_key: TokenKey::new(secret),
-        seen: Timestamp(seen),
-        lock,
+        seen,
+        hold,
     })
 }
 

@@ -103,3 +103,34 @@ async fn somebody_who_looks_in_stops_nobody() -> Result<()> {
     assert_eq!(key, "k");
     Ok(())
 }
+
+/// Runs itself again as the process that is to end.
+#[tokio::test]
+async fn a_panic_of_the_writer_ends_the_process() -> Result<()> {
+    use std::os::unix::process::ExitStatusExt;
+
+    const HOME: &str = "REPRISE_TEST_OF_A_PANIC";
+    if let Some(home) = std::env::var_os(HOME) {
+        let options = Options {
+            on_change: Some(Arc::new(|_| panic!("as an observer may"))),
+            ..Options::default()
+        };
+        let store = Embedded::open(&Path::new(&home).join("store"), options)?;
+        is_acquired(&store, "k").await?;
+        store.close().await?;
+        return Ok(());
+    }
+    let home = tempfile::tempdir()?;
+    let ended = std::process::Command::new(std::env::current_exe()?)
+        .args([
+            "--exact",
+            "store::embedded::tests::a_panic_of_the_writer_ends_the_process",
+        ])
+        .env(HOME, home.path())
+        .output()?;
+    let output = String::from_utf8_lossy(&ended.stdout);
+    assert!(output.contains("running 1 test"), "{output}");
+    let aborted = 6;
+    assert_eq!(ended.status.signal(), Some(aborted), "{output}");
+    Ok(())
+}

@@ -9,6 +9,7 @@ use reprise_domain::{RecordId, RecordName, Timestamp};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use tokio::runtime::Runtime;
 
+use super::hold::Hold;
 use super::{Shared, fault, lock, records, traces};
 use crate::store::queue::{self, Intake, Job, Lane};
 use crate::store::{Error, OnChange};
@@ -34,15 +35,23 @@ struct Batch {
 }
 
 impl Writer {
-    /// Goes on until the intake is closed and empty.
-    pub(super) fn run(mut self) {
+    /// Goes on until the intake is closed and empty. Without a writer the server would be
+    /// half dead: it would take calls in and answer none. A new process has one again.
+    pub(super) fn run_or_abort(self) {
+        if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
+            tracing::error!("the embedded store's writer panicked; the process ends");
+            std::process::abort();
+        }
+    }
+
+    fn run(mut self) {
         while let Some(jobs) = self.runtime.block_on(self.lane.next()) {
             // A fault of ours ends its batch, whose callers hear that the outcome is
             // unknown, and not the store.
             let carried_out = catch_unwind(AssertUnwindSafe(|| {
                 let mut connection = lock(&self.shared.writer);
                 let now = self.shared.clock.now();
-                carry_out(&mut connection, jobs, now)
+                carry_out(&mut connection, &self.shared.hold, jobs, now)
             }));
             match carried_out {
                 Ok(batch) => self.conclude(batch),
@@ -62,7 +71,7 @@ impl Writer {
     }
 }
 
-fn carry_out(connection: &mut Connection, jobs: Vec<Job>, now: Timestamp) -> Batch {
+fn carry_out(connection: &mut Connection, hold: &Hold, jobs: Vec<Job>, now: Timestamp) -> Batch {
     let mut batch = Batch::default();
     let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
     let mut transaction = match begun.map_err(fault::general) {
@@ -86,8 +95,8 @@ fn carry_out(connection: &mut Connection, jobs: Vec<Job>, now: Timestamp) -> Bat
     }
     let durable = match rolled_back {
         Some(error) => Err(error),
-        None if batch.wrote => commit(transaction, now),
-        None => Ok(()),
+        None if batch.wrote => commit(transaction, hold, now),
+        None => hold.check(),
     };
     if let Err(error) = durable {
         batch.changed.clear();
@@ -100,9 +109,16 @@ fn carry_out(connection: &mut Connection, jobs: Vec<Job>, now: Timestamp) -> Bat
     batch
 }
 
-fn commit(transaction: Transaction<'_>, now: Timestamp) -> Result<(), Error> {
+/// Makes a transaction of the moment `now` durable, so that it may be acknowledged.
+pub(super) fn commit(
+    transaction: Transaction<'_>,
+    hold: &Hold,
+    now: Timestamp,
+) -> Result<(), Error> {
     saw(&transaction, now)?;
-    transaction.commit().map_err(fault::general)
+    hold.check()?;
+    transaction.commit().map_err(fault::general)?;
+    hold.note(now).map_err(Error::unavailable)
 }
 
 /// Remembers the moment, for a start with a clock that was set back.
