@@ -28,6 +28,7 @@ use crate::config::{Config, DatabaseUrl, LogFormat, ServeArgs, Settings};
 use crate::serve;
 use crate::store::postgres;
 use exit::{EXIT_CODES, Error, Exit};
+use output::note;
 
 /// Run a side effect once.
 ///
@@ -103,7 +104,7 @@ pub fn parse(line: impl IntoIterator<Item = OsString>) -> Work {
         Command::Serve(args) => match args.load() {
             Ok(config) => Kind::Serve(Box::new(config)),
             Err(error) => {
-                eprintln!("error: {error:#}");
+                note!("error: {error:#}");
                 std::process::exit(i32::from(Exit::Usage as u8));
             }
         },
@@ -162,9 +163,9 @@ pub fn run(work: Work) -> ExitCode {
             done
         });
     let exit = done.unwrap_or_else(|error| {
-        eprintln!("error: {error}");
+        note!("error: {error}");
         if let Some(hint) = error.hint() {
-            eprintln!("hint: {hint}");
+            note!("hint: {hint}");
         }
         error.exit()
     });

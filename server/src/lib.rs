@@ -11,6 +11,8 @@
 //!
 //! The rules about records are in the crate `reprise-domain` and nowhere else.
 
+// A closed standard output or error must not end the process.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod cli;

@@ -5,6 +5,6 @@ use std::process::ExitCode;
 fn main() -> anyhow::Result<ExitCode> {
     let work = reprise::cli::parse(std::env::args_os());
     let (format, level) = work.log();
-    reprise::telemetry::start(format, level)?;
+    let _logging = reprise::telemetry::start(format, level)?;
     Ok(reprise::cli::run(work))
 }

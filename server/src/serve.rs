@@ -6,6 +6,7 @@ mod storage;
 
 use std::fmt::Write as _;
 use std::future::Future;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::grpc::{self, Bounds, Calls, Gate, Health, Policies, Rooms};
 use crate::store::Store;
+use crate::telemetry;
 use listener::Listener;
 
 /// Time for the store to finish what was handed in, once nobody calls it any more. With
@@ -32,7 +34,12 @@ const CLOSE_TIME: Duration = Duration::from_secs(2);
 /// When it cannot start: a setting, the store, the port.
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
     let running = start(&config).await?;
-    println!("{}", first_screen(&config, running.addr()));
+    // Who closed standard output does not want to know.
+    let _ = writeln!(
+        std::io::stdout(),
+        "{}",
+        first_screen(&config, running.addr())
+    );
     shutdown.await;
     tracing::info!("draining: no new calls, at most {:?}", config.drain);
     running.shutdown();
@@ -127,7 +134,12 @@ async fn serve(
     upkeep.spawn(watch);
     upkeep.close();
     let listener = Listener::new(router, config, draining.clone());
-    tokio::spawn(Arc::clone(&listener).accept(tcp));
+    let accepting = tokio::spawn(Arc::clone(&listener).accept(tcp));
+    tokio::spawn(async move {
+        if accepting.await.is_err_and(|error| error.is_panic()) {
+            telemetry::abort("the task that accepts connections panicked");
+        }
+    });
     let life = Life {
         listener,
         gate,

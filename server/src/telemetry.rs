@@ -1,28 +1,65 @@
 //! Logs, on standard error: for people, or one JSON object a line. They hold tenants,
 //! operations and short hashes of records; never a key, a payload, a body or a token.
+//!
+//! A call never waits for its log line, nor fails by it: see [`lines`].
+
+mod lines;
+mod pace;
 
 use std::io::IsTerminal;
+use std::time::Duration;
 
 use anyhow::Context;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{EnvFilter, FilterExt as _};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogFormat;
+use lines::Lines;
+use pace::Pace;
+
+/// Time for the last lines to reach standard error when the process ends.
+const FLUSH_TIME: Duration = Duration::from_secs(1);
+
+/// Logging of a process; dropped, it writes the last lines.
+#[derive(Debug)]
+#[must_use = "lines are lost that are written after it was dropped"]
+pub struct Logging(());
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        lines::flush(FLUSH_TIME);
+    }
+}
 
 /// Starts logging for the whole process.
 ///
 /// # Errors
 /// When `level` is no filter, or logging was started before.
-pub fn start(format: LogFormat, level: &str) -> anyhow::Result<()> {
-    let filter = filter(level)?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+pub fn start(format: LogFormat, level: &str) -> anyhow::Result<Logging> {
+    let lines = Lines::start(format, std::io::stderr()).context("logging was not started")?;
+    let filter = filter(level)?.and(Pace::new(lines.clone()));
+    let layer = tracing_subscriber::fmt::layer()
         .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
-    let started = match format {
-        LogFormat::Human => builder.with_target(false).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        .log_internal_errors(false)
+        .with_writer(lines);
+    let layer = match format {
+        LogFormat::Human => layer.with_target(false).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
-    started.map_err(|error| anyhow::anyhow!("logging was not started: {error}"))
+    tracing_subscriber::registry()
+        .with(layer.with_filter(filter))
+        .try_init()
+        .context("logging was not started")?;
+    Ok(Logging(()))
+}
+
+/// Ends the process at once, for a fault after which it would be half dead: a supervisor
+/// starts a new one, which is whole again. Nothing acknowledged is lost by that.
+pub(crate) fn abort(why: &str) -> ! {
+    tracing::error!("{why}; the process ends");
+    lines::flush(FLUSH_TIME);
+    std::process::abort()
 }
 
 /// Reads a level, or a list of `target=level`, as the setting `log_level` has it.

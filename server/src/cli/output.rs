@@ -45,7 +45,7 @@ impl<'a> Output<'a> {
             value::json(answer).into_bytes()
         } else if let Some(path) = &self.flags.field {
             let Some(value) = answer.at(path) else {
-                eprintln!("note: the answer has no field {path}");
+                note!("note: the answer has no field {path}");
                 return Ok(());
             };
             return print(&value.raw());
@@ -55,6 +55,19 @@ impl<'a> Output<'a> {
         print(printed.trim_ascii_end())?;
         print(b"\n")
     }
+}
+
+/// Writes a line to standard error, as `eprintln!` does, but for a closed one: who closed
+/// it does not want to know, and what goes on must not end by that.
+macro_rules! note {
+    ($($line:tt)*) => {
+        $crate::cli::output::print_note(format_args!($($line)*))
+    };
+}
+pub(crate) use note;
+
+pub(crate) fn print_note(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Writes to standard output.

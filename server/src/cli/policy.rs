@@ -13,7 +13,7 @@ use reprise_domain::Policy;
 
 use super::args::{self, OutputFlags, ServerFlags};
 use super::exit::{Error, Exit};
-use super::output::{self, Output};
+use super::output::{self, Output, note};
 use super::value::{Fields, Value};
 use super::{answer, table};
 use crate::grpc::convert;
@@ -348,7 +348,7 @@ async fn carry_out(
                 reason: reason.to_owned(),
             };
             if let Err(error) = client.put_policy(request).await {
-                eprintln!("{}: not written", step.wanted);
+                note!("{}: not written", step.wanted);
                 failure = Some(error);
                 break;
             }

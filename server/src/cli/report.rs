@@ -16,7 +16,7 @@ use reprise_domain::text::INSTRUCTION_BYTES_MAX;
 use super::args::{self, ContentFlags, NameFlags, OutputFlags, ServerFlags, TokenFlags};
 use super::exit::{Error, Exit};
 use super::input::{Source, Stdin};
-use super::output::Output;
+use super::output::{Output, note};
 use super::{answer, duration, table, wire_duration, words};
 
 /// Longest time until somebody looks again.
@@ -270,6 +270,6 @@ pub(crate) fn disposition(disposition: ReportDisposition) -> &'static str {
 pub(crate) fn warn_adjusted(adjusted: &[reprise_client::proto::Adjustment]) {
     for it in adjusted {
         let (field, why) = (table::visible(&it.field), table::visible(&it.description));
-        eprintln!("warning: {field} was not kept as sent: {why}");
+        note!("warning: {field} was not kept as sent: {why}");
     }
 }

@@ -17,7 +17,7 @@ use tempfile::NamedTempFile;
 use super::args::{self, NameFlags, OutputFlags, ServerFlags};
 use super::exit::{Error, Exit};
 use super::input::{Source, Stdin};
-use super::output::Output;
+use super::output::{Output, note};
 use super::{answer, duration, words};
 
 /// Most that is sent as a payload: a message of 4 MiB less what goes beside it.
@@ -150,7 +150,7 @@ async fn reserve_or_give_back(
     if matches!(&reserved, Err(error) if error.outcome_unknown())
         && !client.close(GIVE_BACK_LIMIT).await
     {
-        eprintln!("warning: what may have been granted could not be given back, it will lapse");
+        note!("warning: what may have been granted could not be given back, it will lapse");
     }
     reserved
 }

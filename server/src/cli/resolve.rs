@@ -1,6 +1,6 @@
 //! `reprise resolve`: a person tells a record what happened.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use reprise_domain::text::INSTRUCTION_BYTES_MAX;
 use super::args::{self, ContentFlags, NameFlags, OutputFlags, ServerFlags};
 use super::exit::{Error, Exit};
 use super::input::{Source, Stdin};
-use super::output::Output;
+use super::output::{Output, note};
 use super::report::{self, CHECK_AFTER_MAX};
 use super::reserve::TokenFile;
 use super::{answer, duration, table, wire_duration, words};
@@ -113,7 +113,7 @@ pub(crate) async fn run(flags: &ResolveFlags) -> Result<Exit, Error> {
     let again = flags_to_repeat(&request, revision);
     let resolved = client.resolve(request).await.inspect_err(|error| {
         if error.outcome_unknown() {
-            eprintln!("note: to repeat this very resolution, add {again}");
+            note!("note: to repeat this very resolution, add {again}");
         }
     })?;
     if let (Some(file), Some(grant)) = (token_file, &resolved.acquired) {
@@ -237,7 +237,7 @@ fn evidence(flags: &ResolveFlags, stdin: &mut Stdin) -> Result<String, Error> {
 
 /// Shows what is about to be overridden, on standard error: the answer comes later.
 fn show(flags: &ResolveFlags, found: &Found) {
-    eprintln!(
+    note!(
         "The record at revision {}:\n{}\n\n{}",
         found.record.revision,
         words::found(found),
@@ -246,13 +246,13 @@ fn show(flags: &ResolveFlags, found: &Found) {
     let decided =
         found.record.state() == State::Failed && found.record.failure_kind() == FailureKind::Final;
     if decided {
-        eprintln!(
+        note!(
             "warning: the record says that it failed for good. Others may have started over \
              with another key since: look for a second effect before you go on."
         );
     }
     if flags.not_applied || flags.take_over || flags.failed {
-        eprintln!(
+        note!(
             "note: that the provider shows nothing proves nothing while a request may still \
              be under way, or once the provider has forgotten."
         );
@@ -260,9 +260,7 @@ fn show(flags: &ResolveFlags, found: &Found) {
 }
 
 fn confirm() -> Result<(), Error> {
-    eprint!("Override it? Type yes: ");
-    let failed = || Error::io("standard error");
-    io::stderr().flush().map_err(failed())?;
+    note!("Override it? Type yes:");
     let mut answer = String::new();
     io::stdin()
         .read_line(&mut answer)

@@ -58,12 +58,14 @@ impl Home {
         Ok(left)
     }
 
-    /// Opens the store, completes keys a moment apart and kills it.
+    /// Opens the store, completes keys, each change at a moment of its own, and kills it.
     async fn killed_after(&self, keys: &[&str]) -> Result<Self> {
         let case = self.case("t")?;
         for key in keys {
             self.clock.advance(secs(1));
-            case.completed(key).await;
+            let grant = case.reserve(key).await.granted();
+            self.clock.advance(secs(1));
+            case.complete(&grant, result()).await.recorded();
         }
         self.killed()
     }

@@ -100,11 +100,11 @@ pub(super) fn open(path: &Path) -> Result<Opened, OpenError> {
     };
     let file = private(path).map_err(io)?;
     let path = path.canonicalize().map_err(io)?;
-    let hold = Hold::take(&path)?;
     let names = file.metadata().map_err(io)?.nlink();
     if names > 1 {
         return Err(OpenError::ManyNames { path, names });
     }
+    let hold = Hold::take(&path)?;
     check_log(&path)?;
     serve(&path, hold).map_err(|refusal| match refusal {
         Refusal::Known(error) => error,

@@ -5,7 +5,7 @@
 //! It knows nothing of what the pages hold.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 const HEADER: usize = 32;
@@ -26,7 +26,7 @@ pub(super) fn damage(path: &Path) -> io::Result<Option<u64>> {
     }
 }
 
-fn scan(mut log: impl Read) -> io::Result<Option<u64>> {
+fn scan(mut log: impl BufRead) -> io::Result<Option<u64>> {
     let mut header = [0; HEADER];
     if !fill(&mut log, &mut header)? {
         return Ok(None);
@@ -125,7 +125,7 @@ fn fill(log: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-fn all_zero(log: impl Read) -> io::Result<bool> {
+fn all_zero(log: impl BufRead) -> io::Result<bool> {
     for byte in log.bytes() {
         if byte? != 0 {
             return Ok(false);

@@ -39,8 +39,7 @@ impl Writer {
     /// half dead: it would take calls in and answer none. A new process has one again.
     pub(super) fn run_or_abort(self) {
         if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
-            tracing::error!("the embedded store's writer panicked; the process ends");
-            std::process::abort();
+            crate::telemetry::abort("the embedded store's writer panicked");
         }
     }
 

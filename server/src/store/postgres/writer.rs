@@ -104,8 +104,7 @@ impl Writer {
         let task = tokio::spawn(task);
         self.tasks.spawn(async move {
             if task.await.is_err_and(|error| error.is_panic()) {
-                tracing::error!("a task that writes has panicked; the process ends");
-                std::process::abort();
+                crate::telemetry::abort("a task that writes has panicked");
             }
         });
     }
