@@ -297,7 +297,7 @@ async fn a_log_that_was_removed_or_cut_off_is_missed() -> Result<()> {
         }
         // The way out that owns up to the loss.
         fs::remove_file(home.beside(".lock"))?;
-        home.case("t")?.reserve("b").await.granted();
+        home.case("t")?.reserve("new").await.granted();
     }
     home.case("t")?.reserve("b").await.replayed();
     Ok(())
