@@ -1,7 +1,7 @@
 //! Logs, on standard error: for people, or one JSON object a line. They hold tenants,
 //! operations and short hashes of records; never a key, a payload, a body or a token.
 //!
-//! A call never waits for its log line, nor fails by it: see [`lines`].
+//! A call never waits for its log line, nor fails by it: see `telemetry::lines`.
 
 mod lines;
 mod pace;
