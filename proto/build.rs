@@ -1,8 +1,16 @@
 //! Compiles the protos without protoc.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let files = ["record", "errors", "reprise", "reconciliation", "records", "policy", "status"]
-        .map(|name| format!("reprise/v1/{name}.proto"));
+    let files = [
+        "record",
+        "errors",
+        "reprise",
+        "reconciliation",
+        "records",
+        "policy",
+        "status",
+    ]
+    .map(|name| format!("reprise/v1/{name}.proto"));
     let descriptors = protox::compile(files, ["."])?;
 
     // Reflection serves the descriptors without comments and positions.

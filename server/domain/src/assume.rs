@@ -67,5 +67,6 @@ pub fn held(name: &RecordName, held: &Held) -> Record {
         pending: None,
         outcome: None,
         resolution: None,
+        claim: None,
     }
 }

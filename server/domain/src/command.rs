@@ -10,7 +10,7 @@ use crate::content::{Content, Parts, Sha};
 use crate::name::RecordName;
 use crate::policy::Policy;
 use crate::reading::View;
-use crate::record::{AttemptId, PendingReason, ReportKind};
+use crate::record::{AttemptId, ClaimId, PendingReason, ReportKind, State};
 use crate::time::{Timestamp, micros};
 use crate::token::Held;
 
@@ -42,8 +42,14 @@ pub enum Command {
     Renew(Renew),
     /// The answer of a grant reached nobody.
     GiveBack(GiveBack),
+    /// May I find out?
+    Claim(Claim),
     /// Somebody found out.
     Resolve(Resolve),
+    /// Erase what callers stored.
+    Forget(Forget),
+    /// From the service itself: write down what time has done, and say when to look again.
+    Sweep,
 }
 
 /// Asks for an attempt.
@@ -186,13 +192,22 @@ impl MarkPending {
     }
 }
 
-/// Moves the end of the lease.
+/// Moves the end of a lease.
 #[derive(Clone, Debug)]
 pub struct Renew {
-    /// Who asks.
-    pub held: Held,
+    /// Whose.
+    pub lessee: Lessee,
     /// Zero ends the lease; none takes the attempt's own length.
     pub lease: Option<Duration>,
+}
+
+/// Who has a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lessee {
+    /// The holder of an attempt.
+    Attempt(Held),
+    /// Who claimed.
+    Claim(Held),
 }
 
 /// A grant whose answer reached nobody. From the server itself, never from a caller.
@@ -203,11 +218,46 @@ pub struct GiveBack {
     pub revision: u64,
 }
 
+/// Asks for the right to find out. Answered [`Answer::Closed`] where there is nothing to
+/// find out now.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Of this call; the same one asked again is answered its claim.
+    pub id: ClaimId,
+    /// How long it runs.
+    pub lease: Duration,
+    /// Who asks.
+    pub owner: String,
+}
+
+/// Erases what callers stored with a record.
+#[derive(Clone, Debug)]
+pub struct Forget {
+    /// Revision that the operator read.
+    pub revision: u64,
+    /// Who asks.
+    pub actor: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// By what right a record is resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Authority {
+    /// A person decides.
+    Operator {
+        /// Revision that was read.
+        revision: u64,
+    },
+    /// Under a claim.
+    Claim(Held),
+}
+
 /// What somebody found out.
 #[derive(Clone, Debug)]
 pub struct Resolve {
-    /// Revision that the operator read.
-    pub revision: u64,
+    /// By what right.
+    pub authority: Authority,
     /// What was found.
     pub finding: Finding,
     /// The provider decided under this effect key that the effect will not take place.
@@ -259,7 +309,14 @@ impl Resolve {
     #[must_use]
     pub fn digest(&self) -> Sha {
         let mut hash = Parts::new("reprise-resolve-1");
-        hash.part(&self.revision.to_be_bytes());
+        match self.authority {
+            Authority::Operator { revision } => hash.part(&revision.to_be_bytes()),
+            Authority::Claim(held) => {
+                hash.part(b"claim");
+                hash.part(&held.attempt.to_be_bytes());
+                hash.part(&held.fence.to_be_bytes());
+            }
+        }
         hash.part(&[u8::from(self.effect_key_spent)]);
         match &self.finding {
             Finding::Applied(found) => {
@@ -297,8 +354,14 @@ pub enum Answer {
     Reported(Disposition, View),
     /// To MarkSending and Renew: the lease runs until [`crate::record::Attempt::lease_end`].
     Leased(View),
-    /// To Renew: the attempt has reported; and to a give-back that came too late.
+    /// To Renew: the attempt has reported; to a give-back that came too late; to a Claim
+    /// where there is nothing to find out now; to Sweep.
     Closed(View),
+    /// To Claim, and to Renew of a claim: [`crate::record::Claim`] runs.
+    Claimed(View),
+    /// To what would be a grant: nobody is granted one at present. Nothing was written;
+    /// the view is of the record, where there is one.
+    Held(Option<Box<View>>),
 }
 
 /// The outcome of Reserve.
@@ -367,6 +430,24 @@ pub enum Refusal {
     /// The record is pending.
     #[error("the record is pending; the effect must not begin")]
     RecordPending,
+    /// Somebody is finding out.
+    #[error("somebody is finding out what happened; the effect must not begin")]
+    Claimed,
+    /// The claim is not the newest, or was ended.
+    #[error("the claim is over")]
+    ClaimOver {
+        /// How the record reads.
+        state: State,
+    },
+    /// The claim was taken too early for what it says.
+    #[error(
+        "the claim was taken before the settling time was over, when a request could still be \
+         under way; claim anew"
+    )]
+    Settling,
+    /// The provider may have forgotten.
+    #[error("it is too late to tell: the provider may have forgotten; an operator must decide")]
+    TooLateToTell,
     /// The newest grant's lease still runs.
     #[error("the lease of the newest attempt still runs")]
     LeaseRunning,

@@ -67,6 +67,23 @@ impl Content {
         }
     }
 
+    /// Are there headers, or the bytes of a body?
+    #[must_use]
+    pub fn has_bytes(&self) -> bool {
+        !self.headers.is_empty() || matches!(self.body, Some(Body::Data(_)))
+    }
+
+    /// What a tombstone keeps: no headers, and of the body its size and digest.
+    #[must_use]
+    pub fn stripped(mut self) -> Self {
+        self.headers = Vec::new();
+        self.body = self.body.map(|body| {
+            let (size, sha256) = body.measure();
+            Body::Omitted { size, sha256 }
+        });
+        self
+    }
+
     /// Tells whether two contents are the same. A body and its omitted form are.
     #[must_use]
     pub fn digest(&self) -> Sha {

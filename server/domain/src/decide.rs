@@ -4,18 +4,24 @@
 //! decision, and every combination has one. It does not know who stores the record, how
 //! a caller is reached, or whether anybody waits.
 
+mod claim;
+mod forget;
 mod give_back;
 mod report;
 mod reserve;
 mod resolve;
 #[cfg(test)]
 mod tests;
+mod work;
 
+pub use claim::may_deny;
 pub use give_back::NOT_DELIVERED;
 pub use resolve::NOT_APPLIED;
+pub use work::Work;
 
-use crate::command::{Answer, Command, Refusal, Request};
+use crate::command::{Answer, Authority, Command, Refusal, Request};
 use crate::content::Sha;
+use crate::policy::Mode;
 use crate::reading::View;
 use crate::record::{AttemptId, Pending, PendingReason, Record, ReportKind, State};
 use crate::time::Timestamp;
@@ -30,6 +36,11 @@ pub struct Decision {
     pub answer: Result<Answer, Refusal>,
     /// Side rows to write with the change.
     pub traces: Vec<Trace>,
+    /// What becomes of the record's entry on the worklist, with the change; none leaves it
+    /// as it is.
+    pub work: Option<Work>,
+    /// Erase what the record's side rows hold of callers' bytes, but not these `traces`.
+    pub erase: bool,
 }
 
 /// A side row: what is to be seen later, but rules nothing.
@@ -85,6 +96,8 @@ pub enum Trace {
         attempt: u32,
         /// What happened.
         action: AuditAction,
+        /// By what right.
+        by: By,
         /// Who did it; the owner of the attempt, or a person.
         actor: String,
         /// Why.
@@ -135,6 +148,30 @@ pub enum AuditAction {
     ResolvedFailed,
     /// Looked at, and still unknown.
     ResolvedStillUnknown,
+    /// A claim's *applied* overrode a report that had freed the key.
+    ContradictsReport,
+    /// What callers stored was erased.
+    Forgotten,
+}
+
+/// By what right something was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum By {
+    /// A caller's request or report.
+    Caller,
+    /// A claim.
+    Claim,
+    /// A person.
+    Operator,
+}
+
+impl From<Authority> for By {
+    fn from(authority: Authority) -> Self {
+        match authority {
+            Authority::Operator { .. } => Self::Operator,
+            Authority::Claim(_) => Self::Claim,
+        }
+    }
 }
 
 /// Decides on `request` for the record that a store found, or for none, at the store's
@@ -142,7 +179,7 @@ pub enum AuditAction {
 #[must_use]
 pub fn decide(record: Option<&Record>, request: &Request, now: Timestamp) -> Decision {
     let scene = Scene { request, now };
-    match &request.command {
+    let mut decision = match &request.command {
         Command::Reserve(reserve) => scene.reserve(record, reserve),
         Command::MarkSending(mark) => scene.mark_sending(record, mark),
         Command::Complete(complete) => scene.complete(record, complete),
@@ -150,8 +187,15 @@ pub fn decide(record: Option<&Record>, request: &Request, now: Timestamp) -> Dec
         Command::MarkPending(mark) => scene.mark_pending(record, mark),
         Command::Renew(renew) => scene.renew(record, renew),
         Command::GiveBack(back) => scene.give_back_undelivered(record, back),
+        Command::Claim(claim) => scene.claim(record, claim),
         Command::Resolve(resolve) => scene.resolve(record, resolve),
+        Command::Forget(forget) => scene.forget(record, forget),
+        Command::Sweep => scene.sweep(record),
+    };
+    if let Some(after) = &decision.change {
+        decision.work = scene.work(record, after);
     }
+    decision
 }
 
 /// What every rule can see beside the record.
@@ -183,6 +227,8 @@ impl Scene<'_> {
             change: None,
             answer: Ok(answer),
             traces: Vec::new(),
+            work: None,
+            erase: false,
         }
     }
 
@@ -191,16 +237,25 @@ impl Scene<'_> {
             change: None,
             answer: Err(refusal),
             traces: Vec::new(),
+            work: None,
+            erase: false,
         }
     }
 
-    /// Writes `record` and answers about it.
-    fn write(&self, record: Record, answer: impl FnOnce(View) -> Answer) -> Decision {
+    /// Writes `record` and answers about it. What leaves PENDING ends the claim.
+    fn write(&self, mut record: Record, answer: impl FnOnce(View) -> Answer) -> Decision {
+        if record.state != State::Pending
+            && let Some(claim) = &mut record.claim
+        {
+            claim.over = true;
+        }
         let view = self.view(record.clone());
         Decision {
             change: Some(Box::new(record)),
             answer: Ok(answer(view)),
             traces: Vec::new(),
+            work: None,
+            erase: false,
         }
     }
 
@@ -226,10 +281,20 @@ impl Scene<'_> {
         record.state = State::Pending;
     }
 
+    /// Nobody may be granted an attempt at present; an answer in place of a grant.
+    fn held(&self, record: Option<&Record>) -> Option<Decision> {
+        (self.request.policy.mode == Mode::Hold).then(|| {
+            let view = record.map(|record| Box::new(self.view(record.clone())));
+            Self::keep(Answer::Held(view))
+        })
+    }
+
+    /// About what a caller did.
     fn audit(&self, record: &Record, action: AuditAction) -> Trace {
         Trace::Audit {
             attempt: record.attempt.number,
             action,
+            by: By::Caller,
             actor: record.attempt.owner.clone(),
             evidence: String::new(),
             at: self.now,

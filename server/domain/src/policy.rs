@@ -73,6 +73,18 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// How long a request may still be under way after a lease ended.
     pub settle_after: Duration,
+    /// Whether attempts are granted; judged at the call.
+    pub mode: Mode,
+}
+
+/// Whether attempts are granted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// They are.
+    #[default]
+    Enforce,
+    /// Nobody is granted one; all else goes on.
+    Hold,
 }
 
 impl Default for Policy {
@@ -88,6 +100,7 @@ impl Default for Policy {
             headers: HEADERS_DEFAULT.map(str::to_owned).to_vec(),
             rules: vec![Rule::default()],
             settle_after: Duration::from_mins(1),
+            mode: Mode::Enforce,
         }
     }
 }

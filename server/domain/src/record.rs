@@ -19,6 +19,10 @@ pub const PENDING_DIGESTS_MAX: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AttemptId(pub [u8; 16]);
 
+/// 16 random bytes that name one call for claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClaimId(pub [u8; 16]);
+
 /// The durable memory of one business intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -61,6 +65,9 @@ pub struct Record {
     pub outcome: Option<Outcome>,
     /// The newest resolution, until two grants later.
     pub resolution: Option<Resolution>,
+    /// The newest claim on the newest attempt, also when it ran out or is over: it may
+    /// still tell.
+    pub claim: Option<Claim>,
 }
 
 /// The state as written.
@@ -225,7 +232,61 @@ pub struct Resolution {
     pub core: Option<Sha>,
 }
 
+/// The right to find out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Of the call that took it.
+    pub id: ClaimId,
+    /// Rises with every grant and claim of the record.
+    pub fence: u64,
+    /// When it was taken.
+    pub taken_at: Timestamp,
+    /// End of its lease.
+    pub lease_end: Timestamp,
+    /// Its own length of lease.
+    pub lease: Duration,
+    /// Who took it, for people.
+    pub owner: String,
+    /// A report, a resolution or an override ended it.
+    pub over: bool,
+}
+
+impl Claim {
+    /// Does it keep others from finding out?
+    #[must_use]
+    pub fn runs(&self, now: Timestamp) -> bool {
+        !self.over && now < self.lease_end
+    }
+}
+
 impl Record {
+    /// The claim that runs.
+    #[must_use]
+    pub fn running_claim(&self, now: Timestamp) -> Option<&Claim> {
+        self.claim.as_ref().filter(|claim| claim.runs(now))
+    }
+
+    /// Of the newest grant or claim.
+    #[must_use]
+    pub fn last_fence(&self) -> u64 {
+        let claim = self.claim.as_ref().map_or(0, |claim| claim.fence);
+        self.attempt.fence.max(claim)
+    }
+
+    /// Are there bytes that callers stored and that a tombstone has not?
+    #[must_use]
+    pub fn has_bytes(&self) -> bool {
+        let detail = self
+            .pending
+            .as_ref()
+            .is_some_and(|it| !it.detail.is_empty());
+        let content = self
+            .outcome
+            .as_ref()
+            .is_some_and(|it| it.content.has_bytes());
+        detail || content || !self.instruction.is_empty()
+    }
+
     /// The error of the newest attempt in FAILED: of a grant that reached nobody, that it
     /// did not; else what is on record.
     #[must_use]

@@ -13,6 +13,7 @@ use crate::text::FieldError;
 /// Bytes of a token: form (1), attempt (4), fence (8), MAC (16).
 pub const TOKEN_BYTES: usize = 29;
 const FORM_ATTEMPT: u8 = 1;
+const FORM_CLAIM: u8 = 2;
 
 /// The secret that all servers of one database share.
 #[derive(Clone)]
@@ -34,8 +35,18 @@ impl TokenKey {
     /// The token of a grant.
     #[must_use]
     pub fn issue(&self, record: &RecordId, attempt: u32, fence: u64) -> [u8; TOKEN_BYTES] {
+        self.make(FORM_ATTEMPT, record, attempt, fence)
+    }
+
+    /// The token of a claim on an attempt.
+    #[must_use]
+    pub fn issue_claim(&self, record: &RecordId, attempt: u32, fence: u64) -> [u8; TOKEN_BYTES] {
+        self.make(FORM_CLAIM, record, attempt, fence)
+    }
+
+    fn make(&self, form: u8, record: &RecordId, attempt: u32, fence: u64) -> [u8; TOKEN_BYTES] {
         let mut token = [0; TOKEN_BYTES];
-        token[0] = FORM_ATTEMPT;
+        token[0] = form;
         token[1..5].copy_from_slice(&attempt.to_be_bytes());
         token[5..13].copy_from_slice(&fence.to_be_bytes());
         let mac = self.mac(record, &token[..13]);
@@ -48,15 +59,29 @@ impl TokenKey {
     /// # Errors
     /// Names `token` when the bytes have not the form of a token.
     pub fn read(&self, record: &RecordId, token: &[u8]) -> Result<Held, FieldError> {
-        let Ok(token) = <&[u8; TOKEN_BYTES]>::try_from(token) else {
-            return Err(malformed());
-        };
-        let (form, attempt, fence) = (token[0], &token[1..5], &token[5..13]);
-        if form != FORM_ATTEMPT {
-            return Err(malformed());
+        let allowed = "the bytes of a token as Reserve answered them";
+        self.held(FORM_ATTEMPT, record, token)
+            .ok_or_else(|| FieldError::new("token", allowed))
+    }
+
+    /// Reads a claim that a caller presents for `record`.
+    ///
+    /// # Errors
+    /// Names `claim` when the bytes have not the form of a claim.
+    pub fn read_claim(&self, record: &RecordId, claim: &[u8]) -> Result<Held, FieldError> {
+        let allowed = "the bytes of a claim as ClaimPending answered them";
+        self.held(FORM_CLAIM, record, claim)
+            .ok_or_else(|| FieldError::new("claim", allowed))
+    }
+
+    fn held(&self, form: u8, record: &RecordId, token: &[u8]) -> Option<Held> {
+        let token = <&[u8; TOKEN_BYTES]>::try_from(token).ok()?;
+        if token[0] != form {
+            return None;
         }
+        let (attempt, fence) = (&token[1..5], &token[5..13]);
         let expected = self.mac(record, &token[..13]);
-        Ok(Held {
+        Some(Held {
             attempt: attempt.iter().fold(0, |n, b| n << 8 | u32::from(*b)),
             fence: fence.iter().fold(0, |n, b| n << 8 | u64::from(*b)),
             authentic: bool::from(expected.ct_eq(&token[13..])),
@@ -75,16 +100,12 @@ impl TokenKey {
     }
 }
 
-fn malformed() -> FieldError {
-    FieldError::new("token", "the bytes of a token as Reserve answered them")
-}
-
-/// What a presented token says.
+/// What a presented token or claim says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
-    /// Number of the attempt that it was given out for.
+    /// Number of the attempt that it was given out for, or that was to be found out about.
     pub attempt: u32,
-    /// Fence of that grant; tells grants of a forgotten and a newer record apart.
+    /// Fence of that grant or claim; tells grants of a forgotten and a newer record apart.
     pub fence: u64,
     /// It was really given out for this record. One that was not is stale, and leaves
     /// no evidence.
@@ -149,11 +170,29 @@ mod tests {
     #[test]
     fn bytes_of_another_form_are_refused() {
         let mut token = key().issue(&id("order-1"), 3, FENCE).to_vec();
-        token[0] = 2;
+        token[0] = 3;
         for bytes in [&[], &token[1..], token.as_slice(), &[1; TOKEN_BYTES + 1]] {
             let refused = key().read(&id("order-1"), bytes).expect_err("malformed");
             assert_eq!(refused.field, "token");
+            let refused = key()
+                .read_claim(&id("order-1"), bytes)
+                .expect_err("malformed");
+            assert_eq!(refused.field, "claim");
         }
+    }
+
+    #[test]
+    fn a_claim_is_no_token_and_a_token_no_claim() {
+        let id = id("order-1");
+        let (token, claim) = (key().issue(&id, 3, FENCE), key().issue_claim(&id, 3, FENCE));
+        assert!(key().read(&id, &claim).is_err());
+        assert!(key().read_claim(&id, &token).is_err());
+        let mut forged = token;
+        forged[0] = claim[0];
+        let held = key().read_claim(&id, &forged).expect("the form of a claim");
+        assert!(!held.authentic);
+        let held = key().read_claim(&id, &claim).expect("a claim");
+        assert_eq!((held.attempt, held.fence, held.authentic), (3, FENCE, true));
     }
 
     #[test]

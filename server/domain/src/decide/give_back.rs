@@ -30,6 +30,8 @@ impl Scene<'_> {
         }
         match record.state {
             State::Completed | State::FailedFinal | State::FailedRetryable => closed(),
+            // FAILED retryable that is too late for another grant, written down.
+            State::Pending if attempt.report.is_some() => closed(),
             State::Processing | State::Pending if attempt.used => {
                 Self::refuse(Refusal::AttemptOver)
             }

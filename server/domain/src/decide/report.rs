@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{AuditAction, Decision, Reported, Scene, Trace};
 use crate::Reading;
 use crate::command::{
-    Answer, Complete, Disposition, Fail, Holder, MarkPending, MarkSending, Refusal, Renew,
+    Answer, Complete, Disposition, Fail, Holder, Lessee, MarkPending, MarkSending, Refusal, Renew,
 };
 use crate::content::{Content, Sha};
 use crate::record::{
@@ -273,6 +273,12 @@ impl Scene<'_> {
         };
         match self.reading(record) {
             Reading::Running { .. } if record.contradicted => Self::refuse(Refusal::Contradicted),
+            Reading::Pending(uncertain)
+                if uncertain.reason != PendingReason::ContradictoryReports
+                    && record.running_claim(self.now).is_some() =>
+            {
+                Self::refuse(Refusal::Claimed)
+            }
             Reading::Running { .. } | Reading::Takeable => {
                 let mut next = self.extended(record, mark.lease);
                 next.attempt.sent = true;
@@ -288,7 +294,8 @@ impl Scene<'_> {
                 // A lapse, whether or not it was written down; not the attempt's own word.
                 PendingReason::EarlierAttemptUnknown
                     if record.state != State::FailedRetryable
-                        && record.attempt.report.is_none() =>
+                        && record.attempt.report.is_none()
+                        && record.attempt.given_back.is_none() =>
                 {
                     Refusal::LeaseExpired
                 }
@@ -305,7 +312,11 @@ impl Scene<'_> {
     }
 
     pub(super) fn renew(&self, record: Option<&Record>, renew: &Renew) -> Decision {
-        let record = match self.standing(record, renew.held) {
+        let held = match renew.lessee {
+            Lessee::Attempt(held) => held,
+            Lessee::Claim(held) => return self.renew_claim(record, renew, held),
+        };
+        let record = match self.standing(record, held) {
             Ok(Standing::Newest(record)) => record,
             Ok(Standing::Previous(record, ended)) if ended.report.is_some() => {
                 return Self::keep(Answer::Closed(self.view(record.clone())));
@@ -328,6 +339,9 @@ impl Scene<'_> {
                 if uncertain.reason == PendingReason::ContradictoryReports =>
             {
                 closed()
+            }
+            Reading::Pending(_) if record.running_claim(self.now).is_some() => {
+                Self::refuse(Refusal::Claimed)
             }
             Reading::Pending(_) if self.now < record.attempt.lease_end => {
                 self.write(self.extended(record, renew.lease), Answer::Leased)
@@ -390,7 +404,8 @@ impl Scene<'_> {
         }
         decision.traces.push(self.evidence(held.attempt, said));
         if said.reported == Reported::Outcome(ReportKind::Completed) {
-            self.set_contradicted(record, &mut decision);
+            let audit = self.audit(record, AuditAction::Contradicted);
+            self.set_contradicted(record, &mut decision, audit);
         }
         decision
     }
@@ -399,11 +414,12 @@ impl Scene<'_> {
     /// on record.
     fn contradict(&self, record: &Record, said: &Said<'_>) -> Decision {
         let mut decision = self.refuse_with_evidence(record, said);
-        self.set_contradicted(record, &mut decision);
+        let audit = self.audit(record, AuditAction::Contradicted);
+        self.set_contradicted(record, &mut decision, audit);
         decision
     }
 
-    fn set_contradicted(&self, record: &Record, decision: &mut Decision) {
+    pub(super) fn set_contradicted(&self, record: &Record, decision: &mut Decision, audit: Trace) {
         if record.contradicted || record.state == State::Completed {
             return;
         }
@@ -413,7 +429,6 @@ impl Scene<'_> {
         }
         next.contradicted = true;
         decision.change = Some(Box::new(next));
-        let audit = self.audit(record, AuditAction::Contradicted);
         decision.traces.push(audit);
     }
 

@@ -105,6 +105,9 @@ impl Scene<'_> {
     }
 
     fn take_over(&self, record: &Record, candidate: &Candidate<'_>) -> Decision {
+        if let Some(held) = self.held(Some(record)) {
+            return held;
+        }
         let mut next = self.grant(record, candidate, GrantReason::AfterLapsedLease);
         // The attempt before may have sent; without a mark to look at, nobody knows.
         if record.attempt.on_lapse == OnLapse::TakeOver && !record.unaccounted {
@@ -117,6 +120,9 @@ impl Scene<'_> {
     }
 
     fn after_failure(&self, record: &Record, candidate: &Candidate<'_>) -> Decision {
+        if let Some(held) = self.held(Some(record)) {
+            return held;
+        }
         let next = self.grant(record, candidate, GrantReason::AfterRetryableFailure);
         let ending = match (record.attempt.given_back, &record.attempt.report) {
             (Some(_), _) => Ending::GivenBack,
@@ -189,7 +195,11 @@ impl Scene<'_> {
             None => why,
         };
         next.attempt = self.attempt(before.number.saturating_add(1), candidate, why);
-        next.attempt.fence = next.attempt.fence.max(before.fence.saturating_add(1));
+        next.attempt.fence = next
+            .attempt
+            .fence
+            .max(record.last_fence().saturating_add(1));
+        next.claim = None;
         next.attempt.earlier_ids = earlier_ids(before, candidate.attempt_id);
         if record.unaccounted {
             next.attempt.repeat_until = before.repeat_until;
@@ -241,12 +251,15 @@ impl Scene<'_> {
         {
             return Self::refuse(Refusal::IntentTooOld);
         }
+        if let Some(held) = self.held(None) {
+            return held;
+        }
         let [fingerprint, ..] = reserve.fingerprints.as_slice() else {
             unreachable!("a Reserve carries at least one fingerprint");
         };
         let mut attempt = self.attempt(1, &Candidate::of(reserve), GrantReason::First);
         if let Some(over) = over {
-            attempt.fence = attempt.fence.max(over.attempt.fence.saturating_add(1));
+            attempt.fence = attempt.fence.max(over.last_fence().saturating_add(1));
         }
         let record = Record {
             name: self.request.name.clone(),
@@ -268,6 +281,7 @@ impl Scene<'_> {
             pending: None,
             outcome: None,
             resolution: None,
+            claim: None,
         };
         self.write(record, |view| {
             Answer::Outcome(Outcome::Acquired { again: false }, view)

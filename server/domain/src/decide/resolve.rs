@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::claim::freed;
 use super::reserve::Candidate;
 use super::{AuditAction, Decision, Ending, Scene, Trace};
 use crate::Reading;
-use crate::command::{Answer, Disposition, Finding, Refusal, Resolve};
+use crate::command::{Answer, Authority, Disposition, Finding, Refusal, Resolve};
 use crate::content::Content;
 use crate::record::{AttemptId, GivenBack, GrantReason, PendingReason, Record, Resolution, State};
 
@@ -24,20 +25,34 @@ impl Scene<'_> {
         if let Some(decision) = self.resolved_before(record, resolve) {
             return decision;
         }
-        if let Err(refusal) = self.may_resolve(record, resolve) {
-            return Self::refuse(refusal);
+        match resolve.authority {
+            Authority::Operator { revision } => {
+                if let Err(refusal) = self.may_override(record, resolve, revision) {
+                    return Self::refuse(refusal);
+                }
+            }
+            Authority::Claim(held) => {
+                if let Some(decision) = self.under_claim(record, resolve, held) {
+                    return decision;
+                }
+            }
         }
-        let audit = |action| Trace::Audit {
-            attempt: record.attempt.number,
-            action,
-            actor: resolve.actor.clone(),
-            evidence: resolve.evidence.clone(),
-            at: self.now,
-        };
+        let audit = |action| self.audit_of(record, action, resolve);
         match &resolve.finding {
-            Finding::Applied(found) => self
-                .settled(record, resolve, State::Completed, found.content.clone())
-                .traced(audit(AuditAction::ResolvedApplied)),
+            Finding::Applied(found) => {
+                let claimed = matches!(resolve.authority, Authority::Claim(_));
+                let against = claimed
+                    && record.claim.as_ref().is_some_and(|claim| claim.over)
+                    && freed(record, &self.reading(record));
+                let mut decision = self
+                    .settled(record, resolve, State::Completed, found.content.clone())
+                    .traced(audit(AuditAction::ResolvedApplied));
+                if against {
+                    let audit = audit(AuditAction::ContradictsReport);
+                    decision = decision.traced(audit);
+                }
+                decision
+            }
             Finding::NotApplied => {
                 let error = Content::of_code(NOT_APPLIED);
                 self.settled(record, resolve, State::FailedRetryable, error)
@@ -49,6 +64,9 @@ impl Scene<'_> {
             Finding::TakeOver { attempt_id, .. } => {
                 if self.had_its_turn(record, *attempt_id) {
                     return Self::refuse(Refusal::AttemptOver);
+                }
+                if let Some(held) = self.held(Some(record)) {
+                    return held;
                 }
                 self.taken_over(record, resolve)
                     .traced(audit(AuditAction::ResolvedTakeOver))
@@ -98,7 +116,12 @@ impl Scene<'_> {
         (attempt.id == id && !back) || attempt.earlier_ids.contains(&id)
     }
 
-    fn may_resolve(&self, record: &Record, resolve: &Resolve) -> Result<(), Refusal> {
+    fn may_override(
+        &self,
+        record: &Record,
+        resolve: &Resolve,
+        revision: u64,
+    ) -> Result<(), Refusal> {
         let mild = matches!(
             resolve.finding,
             Finding::Applied(_) | Finding::StillUnknown { .. }
@@ -112,7 +135,7 @@ impl Scene<'_> {
             }
             _ => {}
         }
-        if record.revision != resolve.revision {
+        if record.revision != revision {
             return Err(Refusal::RevisionChanged);
         }
         let lease_runs = self.now < record.attempt.lease_end;
@@ -154,6 +177,7 @@ impl Scene<'_> {
         next.contradicted = false;
         next.key_spent |= resolve.effect_key_spent;
         next.resolution = Some(remembered(record, resolve));
+        end_claim(&mut next);
         next
     }
 
@@ -172,6 +196,7 @@ impl Scene<'_> {
             _ => PendingReason::Reported,
         };
         self.pend(&mut next, reason);
+        end_claim(&mut next);
         if let Some(pending) = &mut next.pending {
             let wait = check_after.unwrap_or(self.request.policy.settle_after);
             pending.next_check = self.now.after(wait);
@@ -209,6 +234,12 @@ impl<'a> Candidate<'a> {
             correlation_id: &record.correlation_id,
             instruction: &NO_INSTRUCTION,
         }
+    }
+}
+
+fn end_claim(record: &mut Record) {
+    if let Some(claim) = &mut record.claim {
+        claim.over = true;
     }
 }
 

@@ -8,7 +8,7 @@ mod records;
 use proptest::prelude::*;
 
 use crate::calls::{Row, T0};
-use crate::command::{Answer, Command, Disposition, Finding, Holder, Outcome, Refusal};
+use crate::command::{Answer, Command, Disposition, Finding, Holder, Lessee, Outcome, Refusal};
 use crate::decide::Decision;
 use crate::reading::Reading;
 use crate::record::{EARLIER_IDS_MAX, Pending, Record, State};
@@ -27,6 +27,8 @@ fn said(decision: &Decision) -> String {
         Ok(Answer::Reported(disposition, view)) => format!("{disposition:?}, {:?}", view.reading),
         Ok(Answer::Leased(view)) => format!("leased, {:?}", view.reading),
         Ok(Answer::Closed(view)) => format!("closed, {:?}", view.reading),
+        Ok(Answer::Claimed(view)) => format!("claimed, {:?}", view.reading),
+        Ok(Answer::Held(_)) => "held".to_owned(),
         Err(refusal) => format!("{refusal:?}"),
     }
 }
@@ -37,12 +39,20 @@ fn token_in(command: &Command) -> Option<Held> {
         Command::MarkSending(mark) => Some(mark.held),
         Command::Complete(complete) => Some(complete.held),
         Command::MarkPending(mark) => Some(mark.held),
-        Command::Renew(renew) => Some(renew.held),
+        Command::Renew(renew) => match renew.lessee {
+            Lessee::Attempt(held) => Some(held),
+            Lessee::Claim(_) => None,
+        },
         Command::Fail(fail) => match fail.holder {
             Holder::Token(held) => Some(held),
             Holder::AttemptId(_) => None,
         },
-        Command::Reserve(_) | Command::GiveBack(_) | Command::Resolve(_) => None,
+        Command::Reserve(_)
+        | Command::GiveBack(_)
+        | Command::Claim(_)
+        | Command::Resolve(_)
+        | Command::Forget(_)
+        | Command::Sweep => None,
     }
 }
 

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use reprise_fingerprint::{Fingerprint, RuleId, Scheme};
 
 use crate::command::{
-    Command, Complete, Fail, FailureKind, Finding, Found, GiveBack, Holder, MarkPending,
-    MarkSending, Renew, Request, Reserve, Resolve,
+    Authority, Command, Complete, Fail, FailureKind, Finding, Found, GiveBack, Holder, Lessee,
+    MarkPending, MarkSending, Renew, Request, Reserve, Resolve,
 };
 use crate::content::Content;
 use crate::decide::{Decision, decide};
@@ -235,7 +235,10 @@ pub(crate) fn mark_pending(held: Held, detail: &str) -> MarkPending {
 
 pub(crate) fn renew(held: Held, lease: impl Into<Option<Duration>>) -> Renew {
     let lease = lease.into();
-    Renew { held, lease }
+    Renew {
+        lessee: Lessee::Attempt(held),
+        lease,
+    }
 }
 
 pub(crate) fn undelivered(revision: u64) -> GiveBack {
@@ -245,7 +248,7 @@ pub(crate) fn undelivered(revision: u64) -> GiveBack {
 /// An operator's override, by the revision that was read.
 pub(crate) fn resolve(revision: u64, finding: Finding) -> Resolve {
     Resolve {
-        revision,
+        authority: Authority::Operator { revision },
         finding,
         effect_key_spent: false,
         evidence: "looked it up".to_owned(),

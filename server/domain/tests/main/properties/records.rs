@@ -161,6 +161,7 @@ pub(super) fn record() -> impl Strategy<Value = Record> {
                 pending,
                 outcome,
                 resolution,
+                claim: None,
             },
         )
 }
