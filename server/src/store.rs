@@ -15,8 +15,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use reprise_domain::decide::{AuditAction, By};
+use reprise_domain::policy::Mode;
+use reprise_domain::record::{ClaimId, PendingReason, State};
 use reprise_domain::token::TokenKey;
-use reprise_domain::{EffectKey, Policy, Record, RecordId, Request, Timestamp, Trace};
+use reprise_domain::{EffectKey, Policy, Record, RecordId, RecordName, Request, Timestamp, Trace};
+use reprise_fingerprint::Fingerprint;
 
 pub use queue::{Delivery, Limits};
 
@@ -53,6 +57,78 @@ pub trait Store: Send + Sync + 'static {
     /// Stores a policy in place of the one with the named etag, and leaves an audit row.
     fn put_policy(&self, put: PutPolicy) -> Later<'_, StoredPolicy>;
 
+    /// One step of the walk over grants, in order of `granted_at` and a little behind the
+    /// clock, so that none is passed by. Each grant is visited once, by whichever server:
+    /// what is not closed gets an entry on the worklist (PROCESSING at the end of its
+    /// lease, all else at once; an entry that is there stays); what is closed is filed for
+    /// removal at the ends of its retention; references are filed for search.
+    fn walk(&self) -> Later<'_, Walked> {
+        absent()
+    }
+
+    /// Records that the service itself is to look at now ([`Work::Look`]), the longest due
+    /// first; names that were answered are not answered again for a while, by no server.
+    /// The caller has a Sweep decided for each.
+    ///
+    /// [`Work::Look`]: reprise_domain::Work::Look
+    fn to_look_at(&self, max: usize) -> Later<'_, Vec<RecordName>> {
+        absent()
+    }
+
+    /// One step of removal: headers and bodies past the end of their replay, records past
+    /// the end of their memory with their side rows, audit rows older than
+    /// [`AUDIT_RETENTION`]. Small, so that callers do not feel it; PROCESSING and PENDING
+    /// are never touched, and what is revived meanwhile survives.
+    fn remove(&self) -> Later<'_, Removed> {
+        absent()
+    }
+
+    /// Entries of the worklist that somebody has to find out about, the longest due first.
+    fn pending(&self, query: PendingQuery) -> Later<'_, PendingPage> {
+        absent()
+    }
+
+    /// Records of a tenant whose entry names this claim call.
+    fn claimed<'a>(&'a self, tenant: &'a str, claim: ClaimId) -> Later<'a, Vec<RecordName>> {
+        absent()
+    }
+
+    /// Counts entries of the worklist by operation and reason, in this order. An empty
+    /// operation stands for all.
+    fn count_pending<'a>(
+        &'a self,
+        tenant: &'a str,
+        operation: &'a str,
+    ) -> Later<'a, Vec<PendingCount>> {
+        absent()
+    }
+
+    /// Records by what people know of them, newest grant first.
+    fn records(&self, query: RecordsQuery) -> Later<'_, RecordsPage> {
+        absent()
+    }
+
+    /// Audit rows, newest first.
+    fn audit(&self, query: AuditQuery) -> Later<'_, AuditPage> {
+        absent()
+    }
+
+    /// Counts repeats with another payload, at most [`MISMATCHES_MAX`] fingerprints a
+    /// record: further ones are not kept.
+    fn note_mismatches(&self, seen: Vec<(RecordId, Fingerprint, u64)>) -> Later<'_, ()> {
+        absent()
+    }
+
+    /// What was counted for a record, oldest first.
+    fn mismatches(&self, id: RecordId) -> Later<'_, Vec<SeenMismatch>> {
+        absent()
+    }
+
+    /// How the store is.
+    fn overview(&self) -> Later<'_, Overview> {
+        absent()
+    }
+
     /// The secret that all servers of this database share.
     fn token_key(&self) -> &TokenKey;
 
@@ -61,6 +137,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Finishes what was handed in and closes. Later calls answer [`Error::Closed`].
     fn close(&self) -> Later<'_, ()>;
+}
+
+// While the stores are being built.
+fn absent<'a, T: Send + 'a>() -> Later<'a, T> {
+    Box::pin(async { Err(Error::internal("not built yet")) })
 }
 
 /// How a record is named to [`Store::find`].
@@ -72,15 +153,218 @@ pub enum Target {
     EffectKey(EffectKey),
 }
 
+/// How long audit rows are kept.
+pub const AUDIT_RETENTION: Duration = Duration::from_hours(24 * 400);
+/// Fingerprints of mismatches that are kept of a record.
+pub const MISMATCHES_MAX: usize = 8;
+
+/// What a step of the walk did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// Grants that were visited.
+    pub visited: u64,
+    /// There are more to visit at once.
+    pub more: bool,
+}
+
+/// What a step of removal did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Records that lost headers and body.
+    pub bodies: u64,
+    /// Records that were removed whole.
+    pub records: u64,
+    /// There is more to remove at once.
+    pub more: bool,
+}
+
+/// Which entries of the worklist to answer.
+#[derive(Clone, Debug)]
+pub struct PendingQuery {
+    /// Whose.
+    pub tenant: String,
+    /// Empty: of all operations.
+    pub operation: String,
+    /// Only those that are due and under no claim that runs.
+    pub only_due: bool,
+    /// The last entry of the page before: when it was due, and whose it was.
+    pub after: Option<(Timestamp, RecordId)>,
+    /// Most entries.
+    pub max: usize,
+}
+
+/// Entries of the worklist with their records as they are stored; how these read is not
+/// judged.
+#[derive(Clone, Debug)]
+pub struct PendingPage {
+    /// The store's clock.
+    pub now: Timestamp,
+    /// When each is due, and the record, without headers and body. As many as asked for,
+    /// unless there are no more.
+    pub entries: Vec<(Timestamp, Record)>,
+}
+
+/// How many records wait for somebody who finds out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingCount {
+    /// Which operation.
+    pub operation: String,
+    /// Why they are pending.
+    pub reason: PendingReason,
+    /// How many.
+    pub total: u64,
+    /// How many of them are due and under no claim that runs.
+    pub due: u64,
+    /// How many of them are under a claim that runs.
+    pub claimed: u64,
+    /// Since when the oldest is pending.
+    pub oldest: Timestamp,
+}
+
+/// Which records to answer. All filters must hold.
+#[derive(Clone, Debug, Default)]
+pub struct RecordsQuery {
+    /// Whose.
+    pub tenant: String,
+    /// Empty: of all operations.
+    pub operation: String,
+    /// None: of all subjects.
+    pub subject: Option<String>,
+    /// State as written; none: all.
+    pub state: Option<State>,
+    /// First reserved at this moment or later.
+    pub created_from: Option<Timestamp>,
+    /// First reserved before this moment.
+    pub created_before: Option<Timestamp>,
+    /// Of the key; empty: all.
+    pub key_prefix: String,
+    /// Empty: all.
+    pub correlation_id: String,
+    /// Empty: all. Found by the filed references, also those that were replaced since.
+    pub resource_id: String,
+    /// As `resource_id`.
+    pub provider_reference: String,
+    /// Where the page before ended.
+    pub after: Option<(Timestamp, RecordId)>,
+    /// Most records.
+    pub max: usize,
+}
+
+/// Records as they are stored; how they read is not judged.
+#[derive(Clone, Debug)]
+pub struct RecordsPage {
+    /// The store's clock.
+    pub now: Timestamp,
+    /// Without headers and body, newest grant first.
+    pub records: Vec<Record>,
+    /// Where to go on: moment of grant and id of the last record that was looked at. A
+    /// page ends early when many were looked at in vain.
+    pub next: Option<(Timestamp, RecordId)>,
+}
+
+/// Which audit rows to answer. All filters must hold.
+#[derive(Clone, Debug, Default)]
+pub struct AuditQuery {
+    /// Whose. Empty: about the policy of all tenants.
+    pub tenant: String,
+    /// Empty: of all operations.
+    pub operation: String,
+    /// Of this record alone.
+    pub record: Option<RecordId>,
+    /// At this moment or later.
+    pub from: Option<Timestamp>,
+    /// Before this moment.
+    pub before: Option<Timestamp>,
+    /// Where the page before ended.
+    pub after: Option<AuditPlace>,
+    /// Most rows.
+    pub max: usize,
+}
+
+/// Where an audit row stands: its moment, and what tells rows of one moment apart.
+pub type AuditPlace = (Timestamp, [u8; 16]);
+
+/// Audit rows, newest first.
+#[derive(Clone, Debug)]
+pub struct AuditPage {
+    /// The rows.
+    pub rows: Vec<AuditRow>,
+    /// Where to go on; none at the end.
+    pub next: Option<AuditPlace>,
+}
+
+/// Who did what, when and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditRow {
+    /// When.
+    pub at: Timestamp,
+    /// Who.
+    pub actor: String,
+    /// What.
+    pub action: Audited,
+    /// By what right.
+    pub by: By,
+    /// Whose.
+    pub tenant: String,
+    /// Of which operation; empty for a tenant's default policy.
+    pub operation: String,
+    /// The record and the number of its newest attempt then; none for a policy.
+    pub record: Option<(RecordId, u32)>,
+    /// Why. Empty where it was erased.
+    pub evidence: String,
+}
+
+/// What an audit row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audited {
+    /// A record.
+    Record(AuditAction),
+    /// A policy was written.
+    PolicyWritten,
+}
+
+/// Repeats with one other payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenMismatch {
+    /// Of the other payload, under the operation's first rule.
+    pub fingerprint: Fingerprint,
+    /// How many came.
+    pub count: u64,
+    /// When the first was counted.
+    pub first_at: Timestamp,
+    /// When the last was counted.
+    pub last_at: Timestamp,
+}
+
+/// How a store is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overview {
+    /// "embedded" or "postgres".
+    pub kind: &'static str,
+    /// The store's clock.
+    pub now: Timestamp,
+    /// The walk has visited all grants before this moment.
+    pub walked_to: Timestamp,
+    /// Entries on the worklist, counted up to [`OPEN_COUNT_MAX`].
+    pub open: u64,
+    /// When the oldest removal that is left is due.
+    pub removal_due: Option<Timestamp>,
+}
+
+/// Up to how many open records are counted.
+pub const OPEN_COUNT_MAX: u64 = 100_000;
+
 /// A policy as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPolicy {
-    /// Whose.
+    /// Whose. Empty: of all tenants.
     pub tenant: String,
     /// Empty: the tenant's default.
     pub operation: String,
-    /// The settings.
-    pub policy: Policy,
+    /// The settings; none: those of the wider scope.
+    pub policy: Option<Policy>,
+    /// Whether attempts are granted in this scope, as far as it is for this policy to say.
+    pub mode: Mode,
     /// Changes with every write.
     pub etag: String,
     /// When it was written.
@@ -90,12 +374,14 @@ pub struct StoredPolicy {
 /// A policy to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PutPolicy {
-    /// Whose.
+    /// Whose. Empty: of all tenants.
     pub tenant: String,
     /// Empty: the tenant's default.
     pub operation: String,
-    /// The settings, already checked.
-    pub policy: Policy,
+    /// The settings, already checked; none: those of the wider scope.
+    pub policy: Option<Policy>,
+    /// Whether attempts are granted in this scope.
+    pub mode: Mode,
     /// Of the policy that this one replaces; empty when there must be none yet. Another
     /// one stored: [`Error::EtagChanged`].
     pub etag: String,

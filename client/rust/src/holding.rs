@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use reprise_proto::v1::{
     CompleteRequest, Content, FailRequest, FailureKind, MarkPendingRequest, MarkSendingRequest,
-    OnLapse, RecordName, RenewRequest, fail_request::Holder,
+    OnLapse, RecordName, RenewRequest, fail_request::Holder, renew_request,
 };
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -106,7 +106,7 @@ impl Holding {
     fn renewal(&self, asked: Option<Duration>) -> RenewRequest {
         RenewRequest {
             record: Some(self.record.clone()),
-            token: self.token.clone(),
+            holder: Some(renew_request::Holder::Token(self.token.clone())),
             lease: asked.map(wire_duration),
         }
     }

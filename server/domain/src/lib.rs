@@ -44,7 +44,7 @@ pub mod token;
 
 pub use command::{Answer, Command, Refusal, Request};
 pub use content::Content;
-pub use decide::{Decision, Trace, decide};
+pub use decide::{Decision, Trace, Work, decide};
 pub use name::{EffectKey, RecordId, RecordName};
 pub use policy::Policy;
 pub use reading::{Reading, View};

@@ -169,6 +169,8 @@ pub fn holds_until(record: &Record, now: Timestamp) -> Timestamp {
     [
         Some(record.attempt.lease_end),
         record.attempt.repeat_until,
+        record.claim.as_ref().map(|claim| claim.lease_end),
+        record.pending.as_ref().map(|pending| pending.next_check),
         outcome.map(|outcome| outcome.result_until),
         outcome.map(|outcome| outcome.memory_until),
     ]

@@ -9,7 +9,7 @@ use reprise_client::Client;
 use reprise_client::proto::{
     self, GetPolicyRequest, GetPolicyResponse, ListPoliciesRequest, PutPolicyRequest,
 };
-use reprise_domain::Policy;
+use reprise_domain::{Policy, Timestamp};
 
 use super::args::{self, OutputFlags, ServerFlags};
 use super::exit::{Error, Exit};
@@ -17,6 +17,7 @@ use super::output::{self, Output, note};
 use super::value::{Fields, Value};
 use super::{answer, table};
 use crate::grpc::convert;
+use crate::store::StoredPolicy;
 use document::{Document, Named};
 
 /// Policies of one page.
@@ -284,7 +285,14 @@ impl Step {
             operation,
             policy,
         } = &self.wanted;
-        convert::policy_message(tenant, operation, policy, None, &self.etag)
+        convert::policy_as_stored(&StoredPolicy {
+            tenant: tenant.clone(),
+            operation: operation.clone(),
+            policy: Some(policy.clone()),
+            mode: policy.mode,
+            etag: self.etag.clone(),
+            updated_at: Timestamp(0),
+        })
     }
 
     fn change(&self) -> &'static str {

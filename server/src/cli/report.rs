@@ -7,7 +7,7 @@ use bytes::Bytes;
 use clap::{ArgGroup, Args};
 use reprise_client::proto::{
     CompleteRequest, FailRequest, FailureKind, MarkPendingRequest, MarkSendingRequest,
-    RenewRequest, ReportDisposition, fail_request::Holder,
+    RenewRequest, ReportDisposition, fail_request::Holder, renew_request,
 };
 use reprise_client::{Reported, omit_over};
 use reprise_domain::content::BODY_BYTES_MAX;
@@ -226,7 +226,9 @@ pub(crate) struct RenewFlags {
 pub(crate) async fn renew(flags: &RenewFlags) -> Result<Exit, Error> {
     let request = RenewRequest {
         record: Some(flags.name.message()),
-        token: flags.token.read(&mut Stdin::default())?,
+        holder: Some(renew_request::Holder::Token(
+            flags.token.read(&mut Stdin::default())?,
+        )),
         lease: flags.lease.map(wire_duration),
     };
     let renewed = flags.server.client()?.renew(request).await?;

@@ -217,6 +217,7 @@ impl PolicySettings {
         let lower =
             |names: Vec<String>| names.iter().map(|name| name.to_ascii_lowercase()).collect();
         Ok(Policy {
+            mode: own.mode,
             on_lapse: self.on_lapse.map_or(own.on_lapse, Into::into),
             repeat_within: self.repeat_within.map(|time| time.0),
             lease: time(self.lease, own.lease),

@@ -20,7 +20,9 @@ pub(crate) use answer::{
 };
 pub(crate) use fields::{record_name, tenant_and_operation};
 pub(crate) use lookup::{Until, lookup_response, target, until, wait};
-pub(crate) use policy::{list_start, page, policy, policy_message, put_policy, source};
+pub(crate) use policy::{
+    list_start, page, policy, policy_as_stored, policy_in_force, put_policy, source,
+};
 pub(crate) use report::{complete, fail, mark_pending, mark_sending, renew};
 pub(crate) use reserve::reserve;
 pub(crate) use resolve::resolve;

@@ -2,12 +2,13 @@
 //! two seconds, and at once after this server wrote one. While the database is away the
 //! last known ones rule on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use rand::RngExt;
 use reprise_domain::Policy;
+use reprise_domain::policy::Mode;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -28,13 +29,15 @@ pub(crate) enum Source {
     BuiltIn,
 }
 
-type ByOperation = HashMap<String, Arc<Policy>>;
+/// What rules, by tenant and operation. An empty operation is the tenant's default, an
+/// empty tenant stands for all that have nothing of their own.
+type InForce = HashMap<String, HashMap<String, Arc<Policy>>>;
 
 /// The policies in force.
 pub(crate) struct Policies {
     store: Arc<dyn Store>,
     built_in: Arc<Policy>,
-    stored: RwLock<HashMap<String, ByOperation>>,
+    in_force: RwLock<InForce>,
     /// One reading at a time, so that an older one never replaces a newer one.
     reading: Mutex<()>,
 }
@@ -48,7 +51,7 @@ impl Policies {
         let policies = Self {
             store,
             built_in,
-            stored: RwLock::default(),
+            in_force: RwLock::default(),
             reading: Mutex::new(()),
         };
         policies.refresh().await?;
@@ -62,9 +65,9 @@ impl Policies {
 
     /// What rules an operation now.
     pub(crate) fn of(&self, tenant: &str, operation: &str) -> Arc<Policy> {
-        let stored = self.stored.read().unwrap_or_else(PoisonError::into_inner);
-        stored
-            .get(tenant)
+        let in_force = self.in_force.read().unwrap_or_else(PoisonError::into_inner);
+        let of_tenant = in_force.get(tenant).or_else(|| in_force.get(""));
+        of_tenant
             .and_then(|of_tenant| of_tenant.get(operation).or_else(|| of_tenant.get("")))
             .map_or_else(|| Arc::clone(&self.built_in), Arc::clone)
     }
@@ -72,12 +75,24 @@ impl Policies {
     /// Reads what is stored, again.
     pub(crate) async fn refresh(&self) -> Result<(), store::Error> {
         let _reading = self.reading.lock().await;
-        let mut stored: HashMap<String, ByOperation> = HashMap::new();
-        for row in self.store.policies().await? {
-            let of_tenant = stored.entry(row.tenant).or_default();
-            of_tenant.insert(row.operation, Arc::new(row.policy));
+        let stored = self.store.policies().await?;
+        let mut in_force = InForce::new();
+        let tenants: BTreeSet<&str> = stored.iter().map(|row| row.tenant.as_str()).collect();
+        // A tenant without a default of its own has the one that rules all.
+        let scopes = stored
+            .iter()
+            .map(|row| (row.tenant.as_str(), row.operation.as_str()))
+            .chain(tenants.into_iter().map(|tenant| (tenant, "")))
+            .chain([("", "")]);
+        for (tenant, operation) in scopes {
+            let found = find(&stored, &self.built_in, tenant, operation);
+            let of_tenant = in_force.entry(tenant.to_owned()).or_default();
+            of_tenant.insert(operation.to_owned(), Arc::new(found.policy));
         }
-        *self.stored.write().unwrap_or_else(PoisonError::into_inner) = stored;
+        *self
+            .in_force
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = in_force;
         Ok(())
     }
 
@@ -103,25 +118,47 @@ impl Policies {
     }
 }
 
-/// The stored policy that rules an operation, and the one of this very name.
+/// What rules an operation, and where it comes from.
 pub(crate) struct Found<'a> {
-    pub(crate) in_force: Option<&'a StoredPolicy>,
+    /// With the mode in force.
+    pub(crate) policy: Policy,
+    /// The stored policy that the settings are from; none: the server's configuration.
+    pub(crate) settings_of: Option<&'a StoredPolicy>,
+    /// The stored policy of this very name.
     pub(crate) of_name: Option<&'a StoredPolicy>,
     pub(crate) source: Source,
 }
 
-/// Finds what rules `operation` of `tenant` among all stored policies.
-pub(crate) fn find<'a>(stored: &'a [StoredPolicy], tenant: &str, operation: &str) -> Found<'a> {
-    let named = |operation: &str| {
+/// Finds what rules `operation` of `tenant` among all stored policies: settings from the
+/// narrowest scope that has some, and HOLD where any scope says so.
+pub(crate) fn find<'a>(
+    stored: &'a [StoredPolicy],
+    built_in: &Policy,
+    tenant: &str,
+    operation: &str,
+) -> Found<'a> {
+    let named = |tenant: &str, operation: &str| {
         let is = |row: &&StoredPolicy| row.tenant == tenant && row.operation == operation;
         stored.iter().find(is)
     };
-    let (of_name, of_tenant) = (named(operation), named(""));
-    let in_force = of_name.or(of_tenant);
+    let scopes = [named(tenant, operation), named(tenant, ""), named("", "")];
+    let settings_of = scopes
+        .into_iter()
+        .flatten()
+        .find(|row| row.policy.is_some());
+    let held = scopes
+        .into_iter()
+        .flatten()
+        .any(|row| row.mode == Mode::Hold);
+    let settings = settings_of.and_then(|row| row.policy.as_ref());
     Found {
-        in_force,
-        of_name,
-        source: match in_force {
+        policy: Policy {
+            mode: if held { Mode::Hold } else { Mode::Enforce },
+            ..settings.unwrap_or(built_in).clone()
+        },
+        settings_of,
+        of_name: scopes[0],
+        source: match settings_of {
             None => Source::BuiltIn,
             Some(row) if row.operation.is_empty() => Source::Tenant,
             Some(_) => Source::Operation,

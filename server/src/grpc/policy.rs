@@ -10,6 +10,8 @@ use reprise_proto::v1::{
 };
 use tonic::{Request, Response, Status};
 
+use reprise_domain::policy::Mode;
+
 use super::calls::Calls;
 use super::convert;
 use super::policies;
@@ -25,14 +27,12 @@ impl Policy {
         convert::tenant_and_operation(tenant, operation)?;
         note(tenant, operation);
         let stored = self.0.store.policies().await?;
-        let found = policies::find(&stored, tenant, operation);
         let built_in = self.0.policies.built_in();
-        let policy = found.in_force.map_or(built_in, |row| &row.policy);
-        let etag = found.of_name.map_or("", |row| row.etag.as_str());
-        let message = convert::policy_message(tenant, operation, policy, found.in_force, etag);
+        let found = policies::find(&stored, built_in, tenant, operation);
         Ok(GetPolicyResponse {
-            policy: Some(message),
+            policy: Some(convert::policy_in_force(tenant, operation, &found)),
             source: convert::source(found.source).into(),
+            held: found.policy.mode == Mode::Hold,
         })
     }
 
@@ -50,15 +50,8 @@ impl Policy {
         };
         let stored = self.0.reports.spawn(work).await;
         let stored = stored.map_err(Error::internal)??;
-        let message = convert::policy_message(
-            &stored.tenant,
-            &stored.operation,
-            &stored.policy,
-            Some(&stored),
-            &stored.etag,
-        );
         Ok(PutPolicyResponse {
-            policy: Some(message),
+            policy: Some(convert::policy_as_stored(&stored)),
         })
     }
 
@@ -67,7 +60,9 @@ impl Policy {
         note(&message.tenant, "");
         let stored = self.0.store.policies().await?;
         let rest = stored.iter().filter(|row| {
-            row.tenant == message.tenant && after.is_none_or(|after| row.operation.as_str() > after)
+            let name = (row.tenant.as_str(), row.operation.as_str());
+            (message.tenant.is_empty() || row.tenant == message.tenant)
+                && after.is_none_or(|after| name > after)
         });
         Ok(convert::page(rest, size))
     }

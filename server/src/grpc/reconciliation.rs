@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use reprise_proto::v1::reconciliation_service_server::ReconciliationService;
-use reprise_proto::v1::{ResolveRequest, ResolveResponse};
+use reprise_proto::v1::{
+    ClaimPendingRequest, ClaimPendingResponse, CountPendingRequest, CountPendingResponse,
+    ListPendingRequest, ListPendingResponse, ResolveRequest, ResolveResponse,
+};
 use tonic::{Request, Response, Status};
 
 use super::calls::{Calls, deadline};
@@ -24,7 +27,8 @@ impl Reconciliation {
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let limit = policy.result_bytes_max;
-        let (request, adjusted) = convert::resolve(name, policy, message).await?;
+        let (request, adjusted) =
+            convert::resolve(name, policy, self.0.store.token_key(), message).await?;
         let delivery = self.0.carry_out(request, deadline).await?;
         // A resolver that took over is granted an attempt, like a Reserve.
         let answer = delivery.answer().clone()?;
@@ -36,6 +40,27 @@ impl Reconciliation {
 
 #[tonic::async_trait]
 impl ReconciliationService for Reconciliation {
+    async fn list_pending(
+        &self,
+        _: Request<ListPendingRequest>,
+    ) -> Result<Response<ListPendingResponse>, Status> {
+        Err(Status::unimplemented("not built yet"))
+    }
+
+    async fn count_pending(
+        &self,
+        _: Request<CountPendingRequest>,
+    ) -> Result<Response<CountPendingResponse>, Status> {
+        Err(Status::unimplemented("not built yet"))
+    }
+
+    async fn claim_pending(
+        &self,
+        _: Request<ClaimPendingRequest>,
+    ) -> Result<Response<ClaimPendingResponse>, Status> {
+        Err(Status::unimplemented("not built yet"))
+    }
+
     async fn resolve(
         &self,
         call: Request<ResolveRequest>,

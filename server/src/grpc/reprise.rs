@@ -28,10 +28,10 @@ impl Reprise {
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let limit = policy.result_bytes_max;
-        let (request, wait) = convert::reserve(name, policy, message).await?;
+        let (request, wait) = convert::reserve(name.clone(), policy, message).await?;
         let delivery = self.0.reserve(request, wait, deadline).await?;
         let answer = delivery.answer().clone()?;
-        let message = convert::reserve_response(answer, limit, self.0.store.token_key())?;
+        let message = convert::reserve_response(answer, &name, limit, self.0.store.token_key())?;
         Ok(handover::with(message, delivery))
     }
 

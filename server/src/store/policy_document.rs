@@ -3,13 +3,21 @@
 use std::time::Duration;
 
 use reprise_domain::Policy;
-use reprise_domain::policy::OnLapse;
+use reprise_domain::policy::{Mode, OnLapse};
 use reprise_fingerprint::{Pointer, Rule};
 use serde::{Deserialize, Serialize};
 
+/// Settings are absent where the policy inherits them.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
+    hold: bool,
+    settings: Option<Settings>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
     on_lapse: Lapse,
     repeat_within_ms: Option<u64>,
     lease_ms: u64,
@@ -49,9 +57,17 @@ pub(crate) enum Unreadable {
 }
 
 /// Writes a policy.
-pub(crate) fn write(policy: &Policy) -> String {
-    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+pub(crate) fn write(policy: Option<&Policy>, mode: Mode) -> String {
     let document = Document {
+        hold: mode == Mode::Hold,
+        settings: policy.map(settings),
+    };
+    serde_json::to_string(&document).expect("a document of numbers and strings has a JSON form")
+}
+
+fn settings(policy: &Policy) -> Settings {
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    Settings {
         on_lapse: match policy.on_lapse {
             OnLapse::Pending => Lapse::Pending,
             OnLapse::TakeOverUnlessSent => Lapse::TakeOverUnlessSent,
@@ -66,8 +82,7 @@ pub(crate) fn write(policy: &Policy) -> String {
         headers: policy.headers.clone(),
         fingerprint_rules: policy.rules.iter().map(rule_document).collect(),
         settle_after_ms: millis(policy.settle_after),
-    };
-    serde_json::to_string(&document).expect("a document of numbers and strings has a JSON form")
+    }
 }
 
 fn rule_document(rule: &Rule) -> RuleDocument {
@@ -79,8 +94,18 @@ fn rule_document(rule: &Rule) -> RuleDocument {
 }
 
 /// Reads what [`write`] wrote.
-pub(crate) fn read(text: &str) -> Result<Policy, Unreadable> {
+pub(crate) fn read(text: &str) -> Result<(Option<Policy>, Mode), Unreadable> {
     let document: Document = serde_json::from_str(text)?;
+    let mode = if document.hold {
+        Mode::Hold
+    } else {
+        Mode::Enforce
+    };
+    let policy = document.settings.map(|settings| policy(settings, mode));
+    Ok((policy.transpose()?, mode))
+}
+
+fn policy(document: Settings, mode: Mode) -> Result<Policy, Unreadable> {
     let rules = document
         .fingerprint_rules
         .into_iter()
@@ -106,6 +131,7 @@ pub(crate) fn read(text: &str) -> Result<Policy, Unreadable> {
         headers: document.headers,
         rules,
         settle_after: Duration::from_millis(document.settle_after_ms),
+        mode,
     })
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use reprise_domain::command::{Answer, Command, GiveBack, Outcome, Refusal};
-use reprise_domain::{Record, RecordId, Request, Timestamp, Trace, decide};
+use reprise_domain::{Record, RecordId, Request, Timestamp, Trace, Work, decide};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -225,10 +225,12 @@ impl Job {
         self.request.name.id()
     }
 
-    /// A Reserve that nobody waits for begins nothing. A report is never dropped.
+    /// A Reserve or a Claim that nobody waits for begins nothing. A report is never dropped.
     fn abandoned(&self) -> bool {
-        matches!(self.request.command, Command::Reserve(_))
-            && self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
+        matches!(
+            self.request.command,
+            Command::Reserve(_) | Command::Claim(_)
+        ) && self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
     }
 
     fn bytes(&self) -> usize {
@@ -239,7 +241,11 @@ impl Job {
             Command::Complete(complete) => content_bytes(&complete.result),
             Command::Fail(fail) => content_bytes(&fail.error),
             Command::Resolve(resolve) => resolve.evidence.len(),
-            Command::Renew(_) | Command::GiveBack(_) => 0,
+            Command::Renew(_)
+            | Command::GiveBack(_)
+            | Command::Claim(_)
+            | Command::Forget(_)
+            | Command::Sweep => 0,
         }
     }
 
@@ -322,10 +328,21 @@ pub(crate) struct Folded {
     pub(crate) change: Option<Box<Record>>,
     /// Side rows of all steps.
     pub(crate) traces: Vec<Trace>,
+    /// What becomes of the record's entry on the worklist; none leaves it.
+    pub(crate) work: Option<Work>,
+    /// Erase what the stored side rows hold of callers' bytes, before `traces` are written.
+    pub(crate) erase: bool,
     /// What to answer once the change is durable.
     pub(crate) answers: Vec<(Job, Result<Answer, Refusal>)>,
     /// What waits for the next batch: a second grant, and all behind it.
     pub(crate) postponed: Vec<Job>,
+}
+
+impl Folded {
+    /// There is something to make durable.
+    pub(crate) fn writes(&self) -> bool {
+        self.change.is_some() || !self.traces.is_empty() || self.work.is_some() || self.erase
+    }
 }
 
 /// Folds the commands of one record through `decide`.
@@ -333,6 +350,8 @@ pub(crate) fn fold(record: Option<&Record>, jobs: Vec<Job>, now: Timestamp) -> F
     let mut folded = Folded {
         change: None,
         traces: Vec::new(),
+        work: None,
+        erase: false,
         answers: Vec::with_capacity(jobs.len()),
         postponed: Vec::new(),
     };
@@ -350,6 +369,11 @@ pub(crate) fn fold(record: Option<&Record>, jobs: Vec<Job>, now: Timestamp) -> F
         granted |= grants;
         if decision.change.is_some() {
             folded.change = decision.change;
+        }
+        folded.work = decision.work.or(folded.work);
+        if decision.erase {
+            folded.erase = true;
+            folded.traces.clear();
         }
         folded.traces.extend(decision.traces);
         folded.answers.push((job, decision.answer));

@@ -9,7 +9,7 @@ use reprise_domain::reading::{StartOver, View};
 use reprise_domain::record::{GrantReason, PendingReason};
 use reprise_domain::text::Adjustment;
 use reprise_domain::token::TokenKey;
-use reprise_domain::{Reading, Timestamp};
+use reprise_domain::{Reading, RecordName, Timestamp};
 use reprise_proto::v1 as proto;
 use reprise_proto::v1::reserve_response::Outcome as Sent;
 
@@ -19,16 +19,21 @@ use crate::grpc::status::Error;
 
 /// Most and least that a caller is told to wait before it asks again.
 const PROCESSING_RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
+/// When asking again is worth it where an operator holds everything up.
+const HELD_RETRY: Duration = Duration::from_secs(5);
 const PENDING_RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
 
 /// The answer to Reserve.
 pub(crate) fn reserve_response(
     answer: Answer,
+    name: &RecordName,
     result_bytes_max: u64,
     key: &TokenKey,
 ) -> Result<proto::ReserveResponse, Error> {
-    let Answer::Outcome(outcome, view) = answer else {
-        return Err(unexpected());
+    let (outcome, view) = match answer {
+        Answer::Outcome(outcome, view) => (outcome, view),
+        Answer::Held(view) => return Ok(held_response(view.as_deref(), name)),
+        _ => return Err(unexpected()),
     };
     let start_over = match outcome {
         Outcome::Pending { .. } => StartOver::Unknown,
@@ -54,6 +59,29 @@ pub(crate) fn reserve_response(
     })
 }
 
+/// Nobody is granted an attempt at present; of a first attempt there is no record yet.
+fn held_response(view: Option<&View>, name: &RecordName) -> proto::ReserveResponse {
+    let unwritten = || proto::RecordSummary {
+        record_id: name.id().to_string(),
+        effect_key: name.effect_key(1).to_string(),
+        generation: 1,
+        ..proto::RecordSummary::default()
+    };
+    proto::ReserveResponse {
+        record: Some(view.map_or_else(unwritten, summary)),
+        start_over: self::start_over(StartOver::No).into(),
+        outcome: Some(Sent::Processing(held())),
+    }
+}
+
+fn held() -> proto::Processing {
+    proto::Processing {
+        retry_after: Some(span(HELD_RETRY)),
+        reason: proto::ProcessingReason::Held.into(),
+        ..proto::Processing::default()
+    }
+}
+
 /// The answer to MarkSending.
 pub(crate) fn mark_sending_response(answer: Answer) -> Result<proto::MarkSendingResponse, Error> {
     let Answer::Leased(view) = answer else {
@@ -68,16 +96,23 @@ pub(crate) fn mark_sending_response(answer: Answer) -> Result<proto::MarkSending
 
 /// The answer to Renew.
 pub(crate) fn renew_response(answer: Answer) -> Result<proto::RenewResponse, Error> {
-    let (closed, view) = match answer {
-        Answer::Leased(view) => (false, view),
-        Answer::Closed(view) => (true, view),
-        Answer::Outcome(..) | Answer::Reported(..) => return Err(unexpected()),
+    let (view, end) = match answer {
+        Answer::Leased(view) => {
+            let end = view.record.attempt.lease_end;
+            (view, Some(end))
+        }
+        Answer::Claimed(view) => {
+            let end = view.record.claim.as_ref().map(|claim| claim.lease_end);
+            (view, end)
+        }
+        Answer::Closed(view) => (view, None),
+        Answer::Outcome(..) | Answer::Reported(..) | Answer::Held(_) => return Err(unexpected()),
     };
     Ok(proto::RenewResponse {
-        closed,
+        closed: end.is_none(),
         record: Some(summary(&view)),
-        lease_remaining: (!closed).then(|| span(lease_remaining(&view))),
-        lease_expire_time: (!closed).then(|| timestamp(view.record.attempt.lease_end)),
+        lease_remaining: end.map(|end| span(end.since(view.now))),
+        lease_expire_time: end.map(timestamp),
     })
 }
 
@@ -129,6 +164,13 @@ pub(crate) fn resolve_response(
     key: &TokenKey,
 ) -> Result<proto::ResolveResponse, Error> {
     let (disposition, granted, view) = match answer {
+        Answer::Held(view) => {
+            return Ok(proto::ResolveResponse {
+                record: view.as_deref().map(summary),
+                processing: Some(held()),
+                ..proto::ResolveResponse::default()
+            });
+        }
         Answer::Reported(disposition, view) => (disposition, None, view),
         Answer::Outcome(Outcome::Acquired { again: false }, view) => {
             (Disposition::Recorded, Some(false), view)
@@ -143,9 +185,10 @@ pub(crate) fn resolve_response(
             | Outcome::Mismatch(_),
             view,
         ) => (Disposition::Repeated, None, view),
-        Answer::Leased(_) | Answer::Closed(_) => return Err(unexpected()),
+        Answer::Leased(_) | Answer::Closed(_) | Answer::Claimed(_) => return Err(unexpected()),
     };
     Ok(proto::ResolveResponse {
+        processing: None,
         disposition: self::disposition(disposition).into(),
         record: Some(summary(&view)),
         acquired: granted.map(|again| acquired(view, again, result_bytes_max, key)),
@@ -156,7 +199,7 @@ pub(crate) fn resolve_response(
 fn reported(answer: Answer) -> Result<(proto::ReportDisposition, View), Error> {
     match answer {
         Answer::Reported(disposition, view) => Ok((self::disposition(disposition), view)),
-        Answer::Outcome(..) | Answer::Leased(_) | Answer::Closed(_) => Err(unexpected()),
+        _ => Err(unexpected()),
     }
 }
 
@@ -289,6 +332,7 @@ pub(super) fn processing(view: &View) -> proto::Processing {
         lease_remaining: Some(span(remaining)),
         lease_expire_time: Some(timestamp(view.record.attempt.lease_end)),
         retry_after: Some(span(remaining.clamp(least, most))),
+        reason: proto::ProcessingReason::Lease.into(),
     }
 }
 
@@ -326,6 +370,13 @@ pub(super) fn seen_pending(view: &View, reason: PendingReason) -> proto::Pending
         retry_after: Some(span(until_check(next_check, view.now))),
         yours: false,
         token: Bytes::new(),
+        claim: record
+            .running_claim(view.now)
+            .map(|claim| proto::PendingClaim {
+                owner: claim.owner.clone(),
+                take_time: Some(timestamp(claim.taken_at)),
+                lease_expire_time: Some(timestamp(claim.lease_end)),
+            }),
     }
 }
 

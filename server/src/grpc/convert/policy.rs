@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use prost::Message;
-use reprise_domain::policy::{HEADER_NAMES_MAX, OnLapse, POINTERS_MAX, RULES_MAX};
+use reprise_domain::policy::{HEADER_NAMES_MAX, Mode, OnLapse, POINTERS_MAX, RULES_MAX};
 use reprise_domain::text::FieldError;
 use reprise_domain::{Policy, name};
 use reprise_fingerprint::{Pointer, Rule};
@@ -11,7 +11,7 @@ use reprise_proto::v1 as proto;
 
 use super::answer::on_lapse;
 use super::fields::{exact, prose, required_text, span, timestamp};
-use crate::grpc::policies::Source;
+use crate::grpc::policies::{Found, Source};
 use crate::store::{PutPolicy, StoredPolicy};
 
 const REASON_BYTES_MAX: usize = 1024;
@@ -30,21 +30,42 @@ pub(crate) fn put_policy(
     let sent = message
         .policy
         .ok_or_else(|| FieldError::new("policy", "required"))?;
-    name::check_word("policy.tenant", &sent.tenant)?;
+    if !sent.tenant.is_empty() {
+        name::check_word("policy.tenant", &sent.tenant)?;
+    }
     if !sent.operation.is_empty() {
         name::check_word("policy.operation", &sent.operation)?;
     }
+    if sent.tenant.is_empty() && !(sent.operation.is_empty() && sent.inherits) {
+        let allowed = "required; empty, with no operation and inherits set, for all tenants";
+        return Err(FieldError::new("policy.tenant", allowed));
+    }
+    let mode = match proto::Mode::try_from(sent.mode) {
+        Ok(proto::Mode::Unspecified | proto::Mode::Enforce) => Mode::Enforce,
+        Ok(proto::Mode::Hold) => Mode::Hold,
+        Err(_) => return Err(FieldError::new("policy.mode", "ENFORCE or HOLD")),
+    };
     if sent.etag.len() > ETAG_BYTES_MAX || sent.etag.chars().any(char::is_control) {
         return Err(FieldError::new("policy.etag", "as answered, or empty"));
     }
     let actor = required_text("actor", message.actor)?;
     let reason = prose("reason", message.reason, REASON_BYTES_MAX)?;
-    let policy = policy(&sent, built_in)?;
-    policy.check()?;
+    let policy = match sent.inherits {
+        true => None,
+        false => {
+            let policy = Policy {
+                mode,
+                ..policy(&sent, built_in)?
+            };
+            policy.check()?;
+            Some(policy)
+        }
+    };
     Ok(PutPolicy {
         tenant: sent.tenant,
         operation: sent.operation,
         policy,
+        mode,
         etag: sent.etag,
         actor,
         reason,
@@ -76,6 +97,7 @@ pub(crate) fn policy(sent: &proto::Policy, built_in: &Policy) -> Result<Policy, 
         },
         rules: rules(&sent.fingerprint_rules)?,
         settle_after: setting("settle_after", sent.settle_after, built_in.settle_after)?,
+        mode: Mode::Enforce,
     })
 }
 
@@ -164,17 +186,45 @@ fn pointers(field: &str, sent: &[String]) -> Result<Vec<Pointer>, FieldError> {
     sent.iter().enumerate().map(pointer).collect()
 }
 
-/// A policy as it is in force for `tenant` and `operation`. The etag is for editing.
-pub(crate) fn policy_message(
-    tenant: &str,
-    operation: &str,
-    policy: &Policy,
-    stored: Option<&StoredPolicy>,
-    etag: &str,
-) -> proto::Policy {
+/// A policy as it is in force for `tenant` and `operation`, with mode and etag of the one
+/// that is stored under this very name, for editing.
+pub(crate) fn policy_in_force(tenant: &str, operation: &str, found: &Found<'_>) -> proto::Policy {
+    let named = found.of_name;
     proto::Policy {
         tenant: tenant.to_owned(),
         operation: operation.to_owned(),
+        etag: named.map(|row| row.etag.clone()).unwrap_or_default(),
+        update_time: named
+            .or(found.settings_of)
+            .map(|row| timestamp(row.updated_at)),
+        mode: mode(named.map_or(Mode::Enforce, |row| row.mode)).into(),
+        inherits: named.is_some_and(|row| row.policy.is_none()),
+        ..settings(&found.policy)
+    }
+}
+
+/// A policy as it is stored.
+pub(crate) fn policy_as_stored(stored: &StoredPolicy) -> proto::Policy {
+    proto::Policy {
+        tenant: stored.tenant.clone(),
+        operation: stored.operation.clone(),
+        etag: stored.etag.clone(),
+        update_time: Some(timestamp(stored.updated_at)),
+        mode: mode(stored.mode).into(),
+        inherits: stored.policy.is_none(),
+        ..stored.policy.as_ref().map(settings).unwrap_or_default()
+    }
+}
+
+fn mode(mode: Mode) -> proto::Mode {
+    match mode {
+        Mode::Enforce => proto::Mode::Enforce,
+        Mode::Hold => proto::Mode::Hold,
+    }
+}
+
+fn settings(policy: &Policy) -> proto::Policy {
+    proto::Policy {
         on_lapse: on_lapse(policy.on_lapse).into(),
         repeat_within: policy.repeat_within.map(span),
         lease: Some(span(policy.lease)),
@@ -187,8 +237,7 @@ pub(crate) fn policy_message(
         }),
         fingerprint_rules: policy.rules.iter().map(rule_message).collect(),
         settle_after: Some(span(policy.settle_after)),
-        etag: etag.to_owned(),
-        update_time: stored.map(|stored| timestamp(stored.updated_at)),
+        ..proto::Policy::default()
     }
 }
 
@@ -210,33 +259,37 @@ pub(crate) fn source(source: Source) -> proto::PolicySource {
     }
 }
 
-/// Where a page begins (the operation after which it does; none for the first page) and
-/// how long it is at most.
+/// Where a page begins (the name after which it does; none for the first page) and how
+/// long it is at most.
 pub(crate) fn list_start(
     message: &proto::ListPoliciesRequest,
-) -> Result<(Option<&str>, usize), FieldError> {
-    name::check_word("tenant", &message.tenant)?;
+) -> Result<ListStart<'_>, FieldError> {
+    if !message.tenant.is_empty() {
+        name::check_word("tenant", &message.tenant)?;
+    }
     let size = match message.page_size {
         0 => PAGE_DEFAULT,
         size @ 1..=PAGE_MAX => size as usize,
         _ => return Err(FieldError::new("page_size", "0 to 1,000")),
     };
-    let token = message.page_token.as_str();
-    if token.is_empty() {
+    if message.page_token.is_empty() {
         return Ok((None, size));
     }
-    let after = token.strip_prefix(PAGE_TOKEN);
-    let after = after.filter(|name| name.is_empty() || name::check_word("", name).is_ok());
+    let is_name = |text: &str| text.is_empty() || name::check_word("", text).is_ok();
+    let after = message.page_token.split_once(PAGE_TOKEN);
+    let after = after.filter(|(tenant, operation)| is_name(tenant) && is_name(operation));
     match after {
         Some(after) => Ok((Some(after), size)),
         None => Err(FieldError::new("page_token", "as answered, or empty")),
     }
 }
 
-/// Marks a page token, since the operation that it names may be the empty one.
-const PAGE_TOKEN: &str = "after:";
+type ListStart<'a> = (Option<(&'a str, &'a str)>, usize);
 
-/// A page of what remains of a tenant's policies, in order of operation.
+/// Stands between tenant and operation in a page token, and in neither of them.
+const PAGE_TOKEN: char = ' ';
+
+/// A page of what remains of the policies, in order of tenant and operation.
 pub(crate) fn page<'a>(
     rest: impl Iterator<Item = &'a StoredPolicy>,
     size: usize,
@@ -244,17 +297,11 @@ pub(crate) fn page<'a>(
     let mut page = proto::ListPoliciesResponse::default();
     let mut bytes = 0;
     for stored in rest {
-        let message = policy_message(
-            &stored.tenant,
-            &stored.operation,
-            &stored.policy,
-            Some(stored),
-            &stored.etag,
-        );
+        let message = policy_as_stored(stored);
         bytes += message.encoded_len();
         let full = page.policies.len() == size || bytes > PAGE_BYTES_MAX;
         if let (true, Some(last)) = (full, page.policies.last()) {
-            page.next_page_token = format!("{PAGE_TOKEN}{}", last.operation);
+            page.next_page_token = format!("{}{PAGE_TOKEN}{}", last.tenant, last.operation);
             break;
         }
         page.policies.push(message);

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reprise_domain::command::{
-    Command, Complete, Fail, FailureKind, Holder, MarkPending, MarkSending, Renew,
+    Command, Complete, Fail, FailureKind, Holder, Lessee, MarkPending, MarkSending, Renew,
 };
 use reprise_domain::text::{self, Adjustment, AdjustmentKind, FieldError, INSTRUCTION_BYTES_MAX};
 use reprise_domain::token::TokenKey;
 use reprise_domain::{Policy, RecordName, Request, policy};
 use reprise_proto::v1 as proto;
 use reprise_proto::v1::fail_request::Holder as SentHolder;
+use reprise_proto::v1::renew_request::Holder as Lease;
 
 use super::fields::{CHECK_AFTER_MAX, attempt_id, duration, exact, instruction, lease, nearest};
 use super::{content, hashing};
@@ -49,7 +50,11 @@ pub(crate) fn renew(
     key: &TokenKey,
     message: &proto::RenewRequest,
 ) -> Result<Request, FieldError> {
-    let held = key.read(&name.id(), &message.token)?;
+    let lessee = match &message.holder {
+        Some(Lease::Token(token)) => Lessee::Attempt(key.read(&name.id(), token)?),
+        Some(Lease::Claim(claim)) => Lessee::Claim(key.read_claim(&name.id(), claim)?),
+        None => return Err(FieldError::new("holder", "required: token or claim")),
+    };
     let asked = duration(
         "lease",
         message.lease,
@@ -59,7 +64,10 @@ pub(crate) fn renew(
     if asked.is_some_and(|lease| !lease.is_zero() && lease < *policy::LEASE.start()) {
         return Err(FieldError::new("lease", LEASE_OR_ZERO));
     }
-    let command = Command::Renew(Renew { held, lease: asked });
+    let command = Command::Renew(Renew {
+        lessee,
+        lease: asked,
+    });
     Ok(Request {
         name,
         policy,

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reprise_domain::command::{Command, Finding, Found, Resolve};
+use reprise_domain::command::{self, Command, Finding, Found, Resolve};
 use reprise_domain::text::{self, FieldError, INSTRUCTION_BYTES_MAX};
+use reprise_domain::token::TokenKey;
 use reprise_domain::{Policy, RecordName, Request};
 use reprise_proto::v1 as proto;
 use reprise_proto::v1::resolve_request::{Authority, Outcome};
@@ -19,10 +20,20 @@ use crate::grpc::status::Error;
 pub(crate) async fn resolve(
     name: RecordName,
     policy: Arc<Policy>,
+    key: &TokenKey,
     message: proto::ResolveRequest,
 ) -> Result<Report, Error> {
-    let Some(Authority::OperatorOverride(operator)) = message.authority else {
-        return Err(FieldError::new("authority", "required: operator_override").into());
+    let authority = match message.authority {
+        Some(Authority::OperatorOverride(operator)) => command::Authority::Operator {
+            revision: operator.revision,
+        },
+        Some(Authority::Claim(claim)) => {
+            command::Authority::Claim(key.read_claim(&name.id(), &claim)?)
+        }
+        None => {
+            let allowed = "required: claim or operator_override";
+            return Err(FieldError::new("authority", allowed).into());
+        }
     };
     let evidence = prose("evidence", message.evidence, INSTRUCTION_BYTES_MAX)?;
     let actor = required_text("actor", message.actor)?;
@@ -55,7 +66,7 @@ pub(crate) async fn resolve(
         name,
         policy,
         command: Command::Resolve(Resolve {
-            revision: operator.revision,
+            authority,
             finding,
             effect_key_spent: spent,
             evidence,

@@ -30,10 +30,13 @@ pub(super) fn all(connection: &Connection) -> Result<Vec<StoredPolicy>, Error> {
 }
 
 fn read(mut row: Reader) -> Option<StoredPolicy> {
+    let (tenant, operation) = (row.text()?, row.text()?);
+    let (policy, mode) = policy_document::read(&row.text()?).ok()?;
     Some(StoredPolicy {
-        tenant: row.text()?,
-        operation: row.text()?,
-        policy: policy_document::read(&row.text()?).ok()?,
+        tenant,
+        operation,
+        policy,
+        mode,
         etag: row.text()?,
         updated_at: row.time()?,
     })
@@ -56,7 +59,7 @@ pub(super) fn put(
     if stored.unwrap_or_default() != put.etag {
         return Err(Error::EtagChanged);
     }
-    let document = policy_document::write(&put.policy);
+    let document = policy_document::write(put.policy.as_ref(), put.mode);
     // Random, since a counter would repeat itself in a file that was restored.
     let etag = hex::encode(rand::random::<[u8; 8]>());
     let mut row = Writer::default();
@@ -93,6 +96,7 @@ pub(super) fn put(
         tenant: put.tenant,
         operation: put.operation,
         policy: put.policy,
+        mode: put.mode,
         etag,
         updated_at: now,
     })

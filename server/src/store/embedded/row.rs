@@ -108,6 +108,7 @@ pub(super) fn read(cells: Vec<Value>) -> Option<Record> {
         pending: read_pending(&mut row)?,
         outcome: read_outcome(&mut row)?,
         resolution: read_resolution(&mut row)?,
+        claim: None,
     })
 }
 

@@ -82,6 +82,7 @@ fn statement(name: &RecordName, trace: &Trace) -> (&'static str, Vec<Value>) {
         Trace::Audit {
             attempt,
             action,
+            by: _,
             actor,
             evidence,
             at,
@@ -180,6 +181,7 @@ fn audit(row: &mut Reader) -> Option<Trace> {
     Some(Trace::Audit {
         attempt: row.small_count()?,
         action: row.word()?,
+        by: reprise_domain::decide::By::Operator,
         actor: row.text()?,
         evidence: row.text()?,
         at: row.time()?,

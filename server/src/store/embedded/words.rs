@@ -75,6 +75,8 @@ words! {
         AuditAction::ResolvedTakeOver = "resolved_take_over",
         AuditAction::ResolvedFailed = "resolved_failed",
         AuditAction::ResolvedStillUnknown = "resolved_still_unknown",
+        AuditAction::ContradictsReport = "contradicts_report",
+        AuditAction::Forgotten = "forgotten",
     }
 }
 

@@ -2,7 +2,9 @@
 //! zero. A plan is only ever carried out on a row that is the assumed one; which row that
 //! is, the domain says ([`reprise_domain::assume`]), and the statements check it.
 
-use reprise_domain::command::{Answer, Command, Holder, Outcome, Request};
+use std::time::Duration;
+
+use reprise_domain::command::{Answer, Command, Holder, Lessee, Outcome, Request};
 use reprise_domain::{Record, Timestamp, assume, decide};
 
 /// What settles a command in one statement.
@@ -30,7 +32,11 @@ pub(super) fn of(request: &Request) -> Option<Plan> {
         Command::Reserve(reserve) if reserve.intent_time.is_none() => return fresh(request),
         Command::Complete(complete) => complete.held,
         Command::MarkSending(mark) => mark.held,
-        Command::Renew(renew) => renew.held,
+        Command::Renew(renew) => match renew.lessee {
+            // A lease that ends at once is news to the worklist.
+            Lessee::Attempt(held) if renew.lease != Some(Duration::ZERO) => held,
+            Lessee::Attempt(_) | Lessee::Claim(_) => return None,
+        },
         Command::Fail(fail) => match fail.holder {
             Holder::Token(held) => held,
             Holder::AttemptId(_) => return None,
@@ -38,13 +44,16 @@ pub(super) fn of(request: &Request) -> Option<Plan> {
         Command::Reserve(_)
         | Command::MarkPending(_)
         | Command::GiveBack(_)
-        | Command::Resolve(_) => return None,
+        | Command::Claim(_)
+        | Command::Resolve(_)
+        | Command::Forget(_)
+        | Command::Sweep => return None,
     };
     let assumed = assume::held(&request.name, &held);
     let decision = decide(Some(&assumed), request, assume::NOW);
     let change = *decision.change?;
     let answer = decision.answer.ok()?;
-    if !decision.traces.is_empty() {
+    if !decision.traces.is_empty() || decision.work.is_some() {
         return None;
     }
     Some(Plan::Held(Box::new(HeldPlan {

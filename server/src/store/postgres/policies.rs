@@ -50,10 +50,12 @@ pub(super) async fn policies(
         .map(|row| {
             let column = |at| row.try_get::<_, String>(at).map_err(Error::internal);
             let updated_at: Moment = row.try_get(4).map_err(Error::internal)?;
+            let (policy, mode) = read(&column(2)?).map_err(Error::internal)?;
             Ok(StoredPolicy {
                 tenant: column(0)?,
                 operation: column(1)?,
-                policy: read(&column(2)?).map_err(Error::internal)?,
+                policy,
+                mode,
                 etag: column(3)?,
                 updated_at: updated_at.0,
             })
@@ -68,7 +70,7 @@ pub(super) async fn put(
 ) -> Result<StoredPolicy, Error> {
     let now = database.test_now();
     let commit = database.if_commit_is_off();
-    let document = write(&put.policy);
+    let document = write(put.policy.as_ref(), put.mode);
     let etag = hex::encode(rand::random::<[u8; 16]>());
     let actor = super::row::text(&put.actor);
     let reason = super::row::text(&put.reason);
@@ -86,6 +88,7 @@ pub(super) async fn put(
         tenant: put.tenant,
         operation: put.operation,
         policy: put.policy,
+        mode: put.mode,
         etag,
         updated_at: updated_at.0,
     })

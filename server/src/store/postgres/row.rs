@@ -253,6 +253,7 @@ impl TryFrom<RecordRow> for Record {
             pending: pending(&row)?,
             outcome,
             resolution: resolution(&row)?,
+            claim: None,
             correlation_id: row.correlation_id.unwrap_or_default(),
             provider_reference: row.provider_reference.unwrap_or_default(),
             resource_id: row.resource_id.unwrap_or_default(),

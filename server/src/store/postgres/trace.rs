@@ -45,6 +45,8 @@ codes! {
         ResolvedTakeOver = 6,
         ResolvedFailed = 7,
         ResolvedStillUnknown = 8,
+        ContradictsReport = 9,
+        Forgotten = 10,
     }
 }
 
@@ -119,6 +121,7 @@ impl TraceRow {
             Trace::Audit {
                 attempt,
                 action,
+                by: _,
                 actor,
                 evidence,
                 at,
@@ -172,6 +175,7 @@ impl TryFrom<TraceRow> for Trace {
             AUDIT => Self::Audit {
                 attempt,
                 action: coded("action", what)?,
+                by: reprise_domain::decide::By::Operator,
                 actor,
                 evidence: note,
                 at,

@@ -417,7 +417,7 @@ impl Unwritten {
             .answers
             .iter()
             .filter_map(|(_, answer)| match answer {
-                Ok(answer) => Some(&view(answer).record),
+                Ok(answer) => view(answer).map(|view| &view.record),
                 Err(_) => None,
             });
         let seen = self.base.iter().chain(answered);
@@ -477,14 +477,18 @@ fn viewed(answer: Answer, of: impl FnOnce(Record) -> View) -> Answer {
         Answer::Reported(disposition, view) => Answer::Reported(disposition, of(view.record)),
         Answer::Leased(view) => Answer::Leased(of(view.record)),
         Answer::Closed(view) => Answer::Closed(of(view.record)),
+        Answer::Claimed(view) => Answer::Claimed(of(view.record)),
+        Answer::Held(view) => Answer::Held(view.map(|view| Box::new(of(view.record)))),
     }
 }
 
-fn view(answer: &Answer) -> &View {
+fn view(answer: &Answer) -> Option<&View> {
     match answer {
         Answer::Outcome(_, view)
         | Answer::Reported(_, view)
         | Answer::Leased(view)
-        | Answer::Closed(view) => view,
+        | Answer::Closed(view)
+        | Answer::Claimed(view) => Some(view),
+        Answer::Held(view) => view.as_deref(),
     }
 }
