@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status};
 
 use reprise_domain::policy::Mode;
 
-use super::calls::Calls;
+use super::calls::{Calls, note};
 use super::convert;
 use super::policies;
 use super::status::{Causes, Error};
@@ -24,7 +24,7 @@ pub(crate) struct Policy(pub(crate) Arc<Calls>);
 impl Policy {
     async fn get(&self, message: GetPolicyRequest) -> Result<GetPolicyResponse, Error> {
         let (tenant, operation) = (&message.tenant, &message.operation);
-        convert::tenant_and_operation(tenant, operation)?;
+        convert::policy_name("", tenant, operation)?;
         note(tenant, operation);
         let stored = self.0.store.policies().await?;
         let built_in = self.0.policies.built_in();
@@ -66,13 +66,6 @@ impl Policy {
         });
         Ok(convert::page(rest, size))
     }
-}
-
-/// Notes in the call's span whose policies it is about.
-fn note(tenant: &str, operation: &str) {
-    let span = tracing::Span::current();
-    span.record("tenant", tenant);
-    span.record("operation", operation);
 }
 
 #[tonic::async_trait]

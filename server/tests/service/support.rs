@@ -45,6 +45,8 @@ impl Default for Setup {
         Self {
             config: Config {
                 listen: ([127, 0, 0, 1], 0).into(),
+                // Else it may write down a lapse between two steps of a test.
+                upkeep: false,
                 ..Config::default()
             },
             still: false,
