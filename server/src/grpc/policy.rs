@@ -14,7 +14,7 @@ use reprise_domain::policy::Mode;
 
 use super::calls::{Calls, note};
 use super::convert;
-use super::policies;
+use super::policies::Stored;
 use super::status::{Causes, Error};
 use crate::store::StoredPolicy;
 
@@ -28,7 +28,7 @@ impl Policy {
         note(tenant, operation);
         let stored = self.0.store.policies().await?;
         let built_in = self.0.policies.built_in();
-        let found = policies::find(&stored, built_in, tenant, operation);
+        let found = Stored::of(&stored).find(built_in, tenant, operation);
         Ok(GetPolicyResponse {
             policy: Some(convert::policy_in_force(tenant, operation, &found)),
             source: convert::source(found.source).into(),

@@ -29,9 +29,9 @@ pub(crate) fn put_policy(
         .ok_or_else(|| FieldError::new("policy", "required"))?;
     policy_name("policy.", &sent.tenant, &sent.operation)?;
     if sent.tenant.is_empty() && !sent.inherits {
-        let allowed = "set where the tenant is empty: of the policy of all tenants only mode \
-                       counts, and its settings are those of the server's configuration";
-        return Err(FieldError::new("policy.inherits", allowed));
+        let allowed = "required; empty with inherits set for all tenants, whose settings are \
+                       those of the server's configuration";
+        return Err(FieldError::new("policy.tenant", allowed));
     }
     let mode = match proto::Mode::try_from(sent.mode) {
         Ok(proto::Mode::Unspecified | proto::Mode::Enforce) => Mode::Enforce,
