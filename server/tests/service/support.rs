@@ -147,6 +147,18 @@ impl Server {
         self.directory.path().join("reprise.sqlite")
     }
 
+    /// Ends the server; its file is kept.
+    pub(crate) async fn stop(self) -> File {
+        let path = self.file();
+        drop(self.channel);
+        self.running.shutdown();
+        self.running.stopped().await.unwrap();
+        File {
+            path,
+            _directory: self.directory,
+        }
+    }
+
     /// Holds up every change of the store until dropped.
     pub(crate) fn hold_up(&self) -> HeldUp {
         let other = rusqlite::Connection::open(self.file()).unwrap();
@@ -182,6 +194,12 @@ impl Server {
     pub(crate) async fn state(&self, key: &str) -> State {
         self.look(key).await.record.unwrap().state()
     }
+}
+
+/// The file that a server left.
+pub(crate) struct File {
+    pub(crate) path: PathBuf,
+    _directory: Arc<tempfile::TempDir>,
 }
 
 pub(crate) struct HeldUp(rusqlite::Connection);
