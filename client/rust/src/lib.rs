@@ -64,7 +64,7 @@ pub use connection::{
 };
 pub use effect::{Effect, LeaseLost, Uncertainty, Verdict, content};
 pub use ending::{Ending, Ran, Warning};
-pub use error::{BoxError, Error, Fault, FieldFault, Reason};
+pub use error::{BoxError, ClaimOver, Error, Fault, FieldFault, Reason};
 pub use lease::Lease;
 pub use outcome::{
     Acquired, Found, Marked, Outcome, Reading, Recorded, Renewed, Reported, Reserved, Resolved,
