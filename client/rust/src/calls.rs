@@ -1,100 +1,24 @@
 //! One method for each rpc: send, repeat, read the answer. No call decides anything about
 //! an effect; that is `run`'s.
 
+mod finding_out;
+mod operating;
+mod wire;
+
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use reprise_proto::v1::{
-    CompleteRequest, FailRequest, GetPolicyRequest, GetPolicyResponse, ListPoliciesRequest,
-    ListPoliciesResponse, LookupRequest, MarkPendingRequest, MarkSendingRequest, PutPolicyRequest,
-    PutPolicyResponse, RenewRequest, ResolveRequest, policy_service_client::PolicyServiceClient,
-    reconciliation_service_client::ReconciliationServiceClient,
-    reprise_service_client::RepriseServiceClient, resolve_request,
+    CompleteRequest, FailRequest, LookupRequest, MarkPendingRequest, MarkSendingRequest,
+    RenewRequest,
 };
-use tonic::transport::Channel;
 
 use crate::Client;
 use crate::error::Error;
 use crate::give_back::Unanswered;
-use crate::outcome::{Found, Marked, Reader, Renewed, Reported, Reserved, Resolved};
+use crate::outcome::{Found, Marked, Reader, Renewed, Reported, Reserved};
 use crate::reserve::{AttemptId, Reserve};
-use crate::retry::{Limits, MESSAGE_BYTES_MAX};
-
-type Answer<T> = Result<tonic::Response<T>, tonic::Status>;
-
-/// Defines a function that sends one rpc on a channel, with the size limits set.
-macro_rules! rpc {
-    ($name:ident, $client:ident, $request:ty, $response:ty) => {
-        pub(crate) async fn $name(
-            channel: Channel,
-            request: tonic::Request<$request>,
-        ) -> super::Answer<$response> {
-            $client::new(channel)
-                .max_decoding_message_size(MESSAGE_BYTES_MAX)
-                .max_encoding_message_size(MESSAGE_BYTES_MAX)
-                .$name(request)
-                .await
-        }
-    };
-}
-
-/// The rpcs as they are.
-mod wire {
-    use super::*;
-    use reprise_proto::v1::*;
-
-    rpc!(
-        reserve,
-        RepriseServiceClient,
-        ReserveRequest,
-        ReserveResponse
-    );
-    rpc!(
-        mark_sending,
-        RepriseServiceClient,
-        MarkSendingRequest,
-        MarkSendingResponse
-    );
-    rpc!(
-        complete,
-        RepriseServiceClient,
-        CompleteRequest,
-        CompleteResponse
-    );
-    rpc!(fail, RepriseServiceClient, FailRequest, FailResponse);
-    rpc!(
-        mark_pending,
-        RepriseServiceClient,
-        MarkPendingRequest,
-        MarkPendingResponse
-    );
-    rpc!(renew, RepriseServiceClient, RenewRequest, RenewResponse);
-    rpc!(lookup, RepriseServiceClient, LookupRequest, LookupResponse);
-    rpc!(
-        resolve,
-        ReconciliationServiceClient,
-        ResolveRequest,
-        ResolveResponse
-    );
-    rpc!(
-        get_policy,
-        PolicyServiceClient,
-        GetPolicyRequest,
-        GetPolicyResponse
-    );
-    rpc!(
-        put_policy,
-        PolicyServiceClient,
-        PutPolicyRequest,
-        PutPolicyResponse
-    );
-    rpc!(
-        list_policies,
-        PolicyServiceClient,
-        ListPoliciesRequest,
-        ListPoliciesResponse
-    );
-}
+use crate::retry::Limits;
 
 /// Each call is repeated while that may help: the same content, with growing pauses, until
 /// the deadline. All of them are safe to repeat, except [`Client::put_policy`].
@@ -208,7 +132,7 @@ impl Client {
         Reader("MarkPending").reported(answer.disposition(), answer.record, answer.adjusted)
     }
 
-    /// Moves the end of the lease; zero ends it at once.
+    /// Moves the end of the lease of an attempt or of a claim; zero ends it at once.
     ///
     /// # Errors
     /// See [`Error`].
@@ -233,64 +157,7 @@ impl Client {
         Reader("Lookup").found(answer)
     }
 
-    /// Records what somebody found out about a record.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub async fn resolve(&self, request: ResolveRequest) -> Result<Resolved, Error> {
-        let asked = match &request.outcome {
-            Some(resolve_request::Outcome::TakeOver(it)) => {
-                it.lease.and_then(|lease| lease.try_into().ok())
-            }
-            _ => None,
-        };
-        let answer = self
-            .call(request, self.limits(), &unsent(), wire::resolve)
-            .await?;
-        Reader("Resolve").resolved(asked, answer)
-    }
-
-    /// Reads the policy that rules an operation, and where it comes from.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub async fn get_policy(&self, request: GetPolicyRequest) -> Result<GetPolicyResponse, Error> {
-        let answer = self
-            .call(request, self.limits(), &unsent(), wire::get_policy)
-            .await?;
-        Ok(answer.message)
-    }
-
-    /// Writes a policy whole. Sent once: after [`Error::OutcomeUnknown`] read it again.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub async fn put_policy(&self, request: PutPolicyRequest) -> Result<PutPolicyResponse, Error> {
-        let answer = self
-            .call(
-                request,
-                Limits::once(self.deadline),
-                &unsent(),
-                wire::put_policy,
-            )
-            .await?;
-        Ok(answer.message)
-    }
-
-    /// Reads a page of a tenant's stored policies.
-    ///
-    /// # Errors
-    /// See [`Error`].
-    pub async fn list_policies(
-        &self,
-        request: ListPoliciesRequest,
-    ) -> Result<ListPoliciesResponse, Error> {
-        let answer = self
-            .call(request, self.limits(), &unsent(), wire::list_policies)
-            .await?;
-        Ok(answer.message)
-    }
-
+    /// A call without a wait that is safe to repeat.
     fn limits(&self) -> Limits {
         Limits::repeatable(self.deadline, Duration::ZERO)
     }

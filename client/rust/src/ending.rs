@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use reprise_proto::v1::{
-    Adjustment, Content, FailureKind, Mismatch, Pending, Processing, RecordSummary, ResultGone,
-    StartOver,
+    Adjustment, Content, FailureKind, Mismatch, Pending, Processing, ProcessingReason,
+    RecordSummary, ResultGone, StartOver,
 };
 
 use crate::effect::Verdict;
@@ -44,7 +44,7 @@ pub enum Ending {
     TooLate,
     /// This run's effect may have taken place; the record is pending.
     Unknown,
-    /// Somebody else is at it.
+    /// Somebody else is at it, or an operator holds the operation ([`Ending::is_held`]).
     Processing(Processing),
     /// The effect may have taken place. Never start over.
     Pending(Pending),
@@ -52,6 +52,14 @@ pub enum Ending {
     Mismatch(Mismatch),
     /// The outcome is known, its bytes are gone.
     ResultGone(ResultGone),
+}
+
+impl Ending {
+    /// Nobody is at it: an operator holds the operation, its tenant or all, so that nobody
+    /// is granted an attempt. Nothing was written; ask again later.
+    pub fn is_held(&self) -> bool {
+        matches!(self, Ending::Processing(it) if it.reason() == ProcessingReason::Held)
+    }
 }
 
 /// What did not go as it should. The effect was called once, and ended as `own` says.

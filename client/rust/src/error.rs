@@ -1,10 +1,12 @@
 //! What can go wrong with a call, sorted by the one question that matters to a caller:
 //! may it have had an effect on the record? Knows statuses, not calls.
 
+use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
+use reprise_proto::v1::{FailureKind, State};
 use tonic::{Code, ConnectError, Status, TimeoutExpired};
 use tonic_types::StatusExt;
 
@@ -31,6 +33,14 @@ pub enum Error {
     #[error("the request has {bytes} bytes, at most {limit} are sent")]
     TooLarge {
         /// Encoded size of the request.
+        bytes: usize,
+        /// What is allowed.
+        limit: usize,
+    },
+    /// The operation's name is too long to be observed under.
+    #[error("the operation has {bytes} bytes with `.observe`, at most {limit} are allowed")]
+    OperationTooLong {
+        /// With `.observe`.
         bytes: usize,
         /// What is allowed.
         limit: usize,
@@ -68,6 +78,13 @@ impl Error {
             .filter(|reason| *reason != Reason::Unspecified)
     }
 
+    /// How the record reads, where the claim that was presented is over. None otherwise.
+    pub fn claim_over(&self) -> Option<ClaimOver> {
+        self.fault()
+            .filter(|fault| fault.reason == Reason::ClaimOver)
+            .map(|fault| fault.claim_over.unwrap_or_default())
+    }
+
     /// The gRPC status behind it, if there is one.
     pub fn fault(&self) -> Option<&Fault> {
         match self {
@@ -82,7 +99,10 @@ impl Error {
     pub fn never_sent(&self) -> bool {
         matches!(
             self,
-            Error::NotSent(_) | Error::TooLarge { .. } | Error::Endpoint { .. }
+            Error::NotSent(_)
+                | Error::TooLarge { .. }
+                | Error::OperationTooLong { .. }
+                | Error::Endpoint { .. }
         )
     }
 
@@ -102,6 +122,7 @@ impl Error {
             reason: Reason::Unspecified,
             fields: Vec::new(),
             retry_after: None,
+            claim_over: None,
         }))
     }
 
@@ -126,6 +147,31 @@ pub struct Fault {
     pub fields: Vec<FieldFault>,
     /// When repeating the call is worth it, if the server said so.
     pub retry_after: Option<Duration>,
+    /// With CLAIM_OVER: how the record reads now.
+    pub claim_over: Option<ClaimOver>,
+}
+
+/// The claim ended or was superseded, by another claim, a report or an operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClaimOver {
+    /// How the record reads now; unspecified where the server did not say.
+    pub state: State,
+    /// With state FAILED.
+    pub failure_kind: FailureKind,
+}
+
+impl ClaimOver {
+    /// From the metadata of `google.rpc.ErrorInfo`: `state`, and with FAILED
+    /// `failure_kind`, as the enums name them without their prefix.
+    fn read(metadata: &HashMap<String, String>) -> ClaimOver {
+        let word = |key| metadata.get(key).map(String::as_str).unwrap_or_default();
+        let state = State::from_str_name(&format!("STATE_{}", word("state")));
+        let kind = FailureKind::from_str_name(&format!("FAILURE_KIND_{}", word("failure_kind")));
+        ClaimOver {
+            state: state.unwrap_or_default(),
+            failure_kind: kind.unwrap_or_default(),
+        }
+    }
 }
 
 /// A field at fault.
@@ -159,15 +205,17 @@ impl Fault {
             reason: Reason::Unspecified,
             fields: Vec::new(),
             retry_after: None,
+            claim_over: None,
         }
     }
 
     fn read(status: &Status) -> Fault {
         let details = status.get_error_details();
-        let reason = details
+        let info = details
             .error_info()
-            .filter(|info| info.domain == reprise_proto::v1::ERROR_DOMAIN)
-            .and_then(|info| Reason::from_str_name(&format!("{REASON_PREFIX}{}", info.reason)));
+            .filter(|info| info.domain == reprise_proto::v1::ERROR_DOMAIN);
+        let reason =
+            info.and_then(|info| Reason::from_str_name(&format!("{REASON_PREFIX}{}", info.reason)));
         let fields = details.bad_request().map(|bad| {
             let faults = bad.field_violations.iter().map(|violation| FieldFault {
                 field: violation.field.clone(),
@@ -181,6 +229,9 @@ impl Fault {
             reason: reason.unwrap_or(Reason::Unspecified),
             fields: fields.unwrap_or_default(),
             retry_after: details.retry_info().and_then(|info| info.retry_delay),
+            claim_over: info
+                .filter(|_| reason == Some(Reason::ClaimOver))
+                .map(|info| ClaimOver::read(&info.metadata)),
         }
     }
 

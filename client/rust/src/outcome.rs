@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use reprise_proto::v1::{
     self, Content, EarlierAttempts, GrantReason, Mismatch, OmittedBody, OnLapse, Pending,
-    Processing, RecordName, RecordSummary, ReportDisposition, ResultGone, StartOver, State,
-    content::Body, lookup_response, reserve_response,
+    Processing, ProcessingReason, RecordName, RecordSummary, ReportDisposition, ResultGone,
+    StartOver, State, content::Body, lookup_response, reserve_response,
 };
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
@@ -40,7 +40,8 @@ pub enum Outcome {
     Completed(Recorded),
     /// It is decided that it does not take place; this is the error.
     Failed(Recorded),
-    /// Somebody else is at it.
+    /// Somebody else is at it, or an operator holds the operation
+    /// ([`Outcome::is_held`]).
     Processing(Processing),
     /// It may have taken place. Never execute, never start over.
     Pending(Pending),
@@ -48,6 +49,14 @@ pub enum Outcome {
     Mismatch(Mismatch),
     /// The outcome is known, its bytes are gone.
     ResultGone(ResultGone),
+}
+
+impl Outcome {
+    /// Nobody is at it: an operator holds the operation, its tenant or all, so that nobody
+    /// is granted an attempt. Nothing was written; ask again later.
+    pub fn is_held(&self) -> bool {
+        matches!(self, Outcome::Processing(it) if it.reason() == ProcessingReason::Held)
+    }
 }
 
 /// A grant: its holder has the newest attempt and may begin.
@@ -149,12 +158,15 @@ pub enum Reading {
 /// The answer to Resolve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
-    /// Recorded or repeated.
+    /// Recorded or repeated; unspecified where it was held.
     pub disposition: ReportDisposition,
     /// The record as it reads now.
     pub record: RecordSummary,
-    /// With take over: the grant.
+    /// With take over: the grant. None when the attempt went on since; execute nothing.
     pub acquired: Option<Acquired>,
+    /// With take over: an operator holds the operation. Nothing was written and nothing may
+    /// be executed; to be repeated later.
+    pub held: Option<Processing>,
     /// What was not kept as sent.
     pub adjusted: Vec<v1::Adjustment>,
 }
@@ -331,11 +343,20 @@ impl Reader {
             asked,
         };
         let disposition = answer.message.disposition();
+        let held = answer.message.processing;
         let acquired = answer.message.acquired;
+        let record = self.record(answer.message.record)?;
+        if acquired.is_some() && (held.is_some() || record.state() != State::Processing) {
+            return Err(self.unknown("grant"));
+        }
         Ok(Resolved {
-            disposition: self.disposition(disposition)?,
-            record: self.record(answer.message.record)?,
+            disposition: match &held {
+                Some(_) => ReportDisposition::Unspecified,
+                None => self.disposition(disposition)?,
+            },
+            record,
             acquired: acquired.map(|it| self.acquired(it, times)).transpose()?,
+            held,
             adjusted: answer.message.adjusted,
         })
     }

@@ -9,6 +9,7 @@ mod scripted;
 mod calls;
 mod connection;
 mod endings;
+mod finding_out;
 mod give_back;
 mod leases;
 mod marking;

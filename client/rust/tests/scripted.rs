@@ -11,7 +11,9 @@ use reprise_client::proto::policy_service_server::{PolicyService, PolicyServiceS
 use reprise_client::proto::reconciliation_service_server::{
     ReconciliationService, ReconciliationServiceServer,
 };
+use reprise_client::proto::records_service_server::{RecordsService, RecordsServiceServer};
 use reprise_client::proto::reprise_service_server::{RepriseService, RepriseServiceServer};
+use reprise_client::proto::status_service_server::{StatusService, StatusServiceServer};
 use reprise_client::proto::*;
 use reprise_client::{Builder, Client};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -45,8 +47,24 @@ pub fn refuse<T>(code: Code, reason: ErrorReason) -> Step<T> {
 }
 
 pub fn refuse_until<T>(code: Code, reason: ErrorReason, retry: Option<Duration>) -> Step<T> {
+    refuse_saying(code, reason, retry, &[])
+}
+
+pub fn refuse_saying<T>(
+    code: Code,
+    reason: ErrorReason,
+    retry: Option<Duration>,
+    metadata: &[(&str, &str)],
+) -> Step<T> {
     let name = reason.as_str_name().strip_prefix("ERROR_REASON_").unwrap();
-    let mut details = ErrorDetails::with_error_info(name, ERROR_DOMAIN, []);
+    let metadata = metadata.iter().copied();
+    let mut details = ErrorDetails::with_error_info(
+        name,
+        ERROR_DOMAIN,
+        metadata
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect::<std::collections::HashMap<_, _>>(),
+    );
     if let Some(delay) = retry {
         details.set_retry_info(Some(delay));
     }
@@ -67,6 +85,14 @@ pub enum Asked {
     GetPolicy(GetPolicyRequest),
     PutPolicy(PutPolicyRequest),
     ListPolicies(ListPoliciesRequest),
+    ListPending(ListPendingRequest),
+    CountPending(CountPendingRequest),
+    ClaimPending(ClaimPendingRequest),
+    ListRecords(ListRecordsRequest),
+    GetHistory(GetHistoryRequest),
+    ForgetRecord(ForgetRecordRequest),
+    ListAudit(ListAuditRequest),
+    GetStatus(GetStatusRequest),
 }
 
 #[derive(Default)]
@@ -81,6 +107,14 @@ struct Memory {
     lookup: VecDeque<Step<LookupResponse>>,
     resolve: VecDeque<Step<ResolveResponse>>,
     put_policy: VecDeque<Step<PutPolicyResponse>>,
+    list_pending: VecDeque<Step<ListPendingResponse>>,
+    count_pending: VecDeque<Step<CountPendingResponse>>,
+    claim_pending: VecDeque<Step<ClaimPendingResponse>>,
+    list_records: VecDeque<Step<ListRecordsResponse>>,
+    get_history: VecDeque<Step<GetHistoryResponse>>,
+    forget_record: VecDeque<Step<ForgetRecordResponse>>,
+    list_audit: VecDeque<Step<ListAuditResponse>>,
+    get_status: VecDeque<Step<GetStatusResponse>>,
     refused_connections: usize,
     silent_connections: usize,
     pipes: Vec<Pipe>,
@@ -118,6 +152,14 @@ impl Script {
     queue!(lookup, LookupResponse);
     queue!(resolve, ResolveResponse);
     queue!(put_policy, PutPolicyResponse);
+    queue!(list_pending, ListPendingResponse);
+    queue!(count_pending, CountPendingResponse);
+    queue!(claim_pending, ClaimPendingResponse);
+    queue!(list_records, ListRecordsResponse);
+    queue!(get_history, GetHistoryResponse);
+    queue!(forget_record, ForgetRecordResponse);
+    queue!(list_audit, ListAuditResponse);
+    queue!(get_status, GetStatusResponse);
 
     /// The next `count` connections are refused.
     pub fn refuse_connections(&self, count: usize) {
@@ -226,6 +268,8 @@ impl Script {
                         .max_encoding_message_size(16 << 20),
                 )
                 .add_service(ReconciliationServiceServer::new(script.clone()))
+                .add_service(RecordsServiceServer::new(script.clone()))
+                .add_service(StatusServiceServer::new(script.clone()))
                 .add_service(PolicyServiceServer::new(script))
                 .serve_with_incoming(tokio_stream::once(Ok::<_, io::Error>(server)))
                 .await
@@ -272,6 +316,14 @@ pub fn name(asked: &Asked) -> &'static str {
         Asked::GetPolicy(_) => "GetPolicy",
         Asked::PutPolicy(_) => "PutPolicy",
         Asked::ListPolicies(_) => "ListPolicies",
+        Asked::ListPending(_) => "ListPending",
+        Asked::CountPending(_) => "CountPending",
+        Asked::ClaimPending(_) => "ClaimPending",
+        Asked::ListRecords(_) => "ListRecords",
+        Asked::GetHistory(_) => "GetHistory",
+        Asked::ForgetRecord(_) => "ForgetRecord",
+        Asked::ListAudit(_) => "ListAudit",
+        Asked::GetStatus(_) => "GetStatus",
     }
 }
 
@@ -369,6 +421,116 @@ impl ReconciliationService for Script {
         };
         self.play(asked, |state| state.resolve.pop_front(), usual)
             .await
+    }
+
+    async fn list_pending(
+        &self,
+        request: Request<ListPendingRequest>,
+    ) -> Result<Response<ListPendingResponse>, Status> {
+        let asked = Asked::ListPending(request.into_inner());
+        self.play(
+            asked,
+            |state| state.list_pending.pop_front(),
+            ListPendingResponse::default,
+        )
+        .await
+    }
+
+    async fn count_pending(
+        &self,
+        request: Request<CountPendingRequest>,
+    ) -> Result<Response<CountPendingResponse>, Status> {
+        let asked = Asked::CountPending(request.into_inner());
+        self.play(
+            asked,
+            |state| state.count_pending.pop_front(),
+            CountPendingResponse::default,
+        )
+        .await
+    }
+
+    async fn claim_pending(
+        &self,
+        request: Request<ClaimPendingRequest>,
+    ) -> Result<Response<ClaimPendingResponse>, Status> {
+        let asked = Asked::ClaimPending(request.into_inner());
+        self.play(
+            asked,
+            |state| state.claim_pending.pop_front(),
+            ClaimPendingResponse::default,
+        )
+        .await
+    }
+}
+
+#[tonic::async_trait]
+impl RecordsService for Script {
+    async fn list_records(
+        &self,
+        request: Request<ListRecordsRequest>,
+    ) -> Result<Response<ListRecordsResponse>, Status> {
+        let asked = Asked::ListRecords(request.into_inner());
+        self.play(
+            asked,
+            |state| state.list_records.pop_front(),
+            ListRecordsResponse::default,
+        )
+        .await
+    }
+
+    async fn get_history(
+        &self,
+        request: Request<GetHistoryRequest>,
+    ) -> Result<Response<GetHistoryResponse>, Status> {
+        let asked = Asked::GetHistory(request.into_inner());
+        self.play(
+            asked,
+            |state| state.get_history.pop_front(),
+            GetHistoryResponse::default,
+        )
+        .await
+    }
+
+    async fn forget_record(
+        &self,
+        request: Request<ForgetRecordRequest>,
+    ) -> Result<Response<ForgetRecordResponse>, Status> {
+        let asked = Asked::ForgetRecord(request.into_inner());
+        self.play(
+            asked,
+            |state| state.forget_record.pop_front(),
+            ForgetRecordResponse::default,
+        )
+        .await
+    }
+
+    async fn list_audit(
+        &self,
+        request: Request<ListAuditRequest>,
+    ) -> Result<Response<ListAuditResponse>, Status> {
+        let asked = Asked::ListAudit(request.into_inner());
+        self.play(
+            asked,
+            |state| state.list_audit.pop_front(),
+            ListAuditResponse::default,
+        )
+        .await
+    }
+}
+
+#[tonic::async_trait]
+impl StatusService for Script {
+    async fn get_status(
+        &self,
+        request: Request<GetStatusRequest>,
+    ) -> Result<Response<GetStatusResponse>, Status> {
+        let asked = Asked::GetStatus(request.into_inner());
+        self.play(
+            asked,
+            |state| state.get_status.pop_front(),
+            GetStatusResponse::default,
+        )
+        .await
     }
 }
 

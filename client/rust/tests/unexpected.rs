@@ -44,7 +44,10 @@ fn assert_lease_ended(said: &[Asked]) {
     let [Asked::Renew(renew)] = said else {
         panic!("{said:?}");
     };
-    assert_eq!(renew.token, grant().token);
+    assert_eq!(
+        renew.holder,
+        Some(renew_request::Holder::Token(grant().token))
+    );
 }
 
 #[tokio::test(start_paused = true)]
