@@ -61,7 +61,7 @@ pub(super) async fn to_look_at(
 const CLAIMED: &str = "select r.tenant, r.operation, r.subject, r.key
     from reprise.worklist w join reprise.record r on r.id = w.id
     where w.claim_id = $1 and w.tenant = $2
-    order by w.due, w.id";
+    order by w.id";
 
 pub(super) async fn claimed(
     database: &Database,

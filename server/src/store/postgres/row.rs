@@ -236,20 +236,21 @@ impl From<&Record> for RecordRow {
 }
 
 impl RecordRow {
-    /// A row that was read without headers and body ([`narrow`]), as one that has none.
+    /// A row that was read as [`narrow`], as one that never had what was left out.
     fn without_bytes(mut self) -> Self {
+        (self.headers, self.body) = (None, None);
+        let sha256 = self.body_sha256.as_ref().map(|sha| fixed("body_sha256", sha));
+        let body = self.body_size.zip(sha256.and_then(Result::ok));
         let content = Content {
             code: self.code.clone().unwrap_or_default(),
+            body: body.map(|(size, sha256)| Body::Omitted {
+                size: size.cast_unsigned(),
+                sha256,
+            }),
             ..Content::default()
         };
         self.checksum = self.checksum.map(|_| Blob::copy(&content.checksum()));
-        Self {
-            headers: None,
-            body: None,
-            body_size: None,
-            body_sha256: None,
-            ..self
-        }
+        self
     }
 }
 
