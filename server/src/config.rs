@@ -104,6 +104,9 @@ pub struct Config {
     pub allow_unsafe_durability: bool,
     /// Use named prepared statements: no transaction pooler older than PgBouncer 1.21.
     pub prepared: bool,
+    /// Do the work behind the calls: file what is open, remove what is old. At least one
+    /// server of a database has to. Default true.
+    pub upkeep: bool,
     /// Form of the log on standard error.
     pub log_format: LogFormat,
     /// error, warn, info (default), debug, trace, or a list of `target=level`.
@@ -145,6 +148,7 @@ impl Default for Config {
             migrate: false,
             allow_unsafe_durability: false,
             prepared: false,
+            upkeep: true,
             log_format: LogFormat::Human,
             log_level: "info".to_owned(),
             drain: Duration::from_secs(10),
@@ -181,6 +185,7 @@ impl Config {
             migrate: settings.migrate.unwrap_or(false),
             allow_unsafe_durability: settings.allow_unsafe_durability.unwrap_or(false),
             prepared: settings.prepared.unwrap_or(false),
+            upkeep: settings.upkeep.unwrap_or(own.upkeep),
             log_format: settings.log_format.unwrap_or(own.log_format),
             log_level: settings.log_level.unwrap_or(own.log_level),
             drain: time(settings.drain, own.drain),

@@ -3,32 +3,39 @@
 //!
 //! | module | job |
 //! | --- | --- |
-//! | `reprise`, `reconciliation`, `policy` | one short method for each rpc |
+//! | `reprise`, `reconciliation`, `records`, `policy`, `overview` | one short method for each rpc |
 //! | `convert` | messages to commands, answers to messages |
 //! | `status` | errors to statuses |
 //! | `calls` | hang-ups, deadlines and waiting around the store |
+//! | `claiming` | who finds out about which record |
 //! | `handover` | a grant counts when its answer is on its way |
 //! | `waiting` | who waits for which record, and what wakes them |
 //! | `policies` | the policies in force |
 //! | `layers` | what happens to every call |
 
 mod calls;
+mod claiming;
 pub(crate) mod convert;
 mod handover;
 mod layers;
+mod overview;
 mod policies;
 mod policy;
 mod reconciliation;
+mod records;
 mod reprise;
 mod status;
 mod waiting;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Router;
 use reprise_proto::v1::policy_service_server::PolicyServiceServer;
 use reprise_proto::v1::reconciliation_service_server::ReconciliationServiceServer;
+use reprise_proto::v1::records_service_server::RecordsServiceServer;
 use reprise_proto::v1::reprise_service_server::RepriseServiceServer;
+use reprise_proto::v1::status_service_server::StatusServiceServer;
 use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
@@ -37,19 +44,28 @@ use tonic_health::server::HealthReporter;
 pub(crate) use calls::Calls;
 pub(crate) use layers::{Bounds, Gate};
 pub(crate) use policies::Policies;
+pub(crate) use status::Causes;
 pub use waiting::{Rooms, WaitLimits};
 
+use crate::tasks::Figures;
 use layers::MESSAGE_BYTES_MAX;
 
 /// All services with their layers, and the switch of their health.
 pub(crate) async fn router(
     calls: &Arc<Calls>,
     gate: &Arc<Gate>,
+    figures: &Arc<Figures>,
 ) -> anyhow::Result<(Router, Health)> {
     let reprise = RepriseServiceServer::new(reprise::Reprise(Arc::clone(calls)));
     let reconciliation =
         ReconciliationServiceServer::new(reconciliation::Reconciliation(Arc::clone(calls)));
     let policy = PolicyServiceServer::new(policy::Policy(Arc::clone(calls)));
+    let records = RecordsServiceServer::new(records::Records(Arc::clone(calls)));
+    let status = StatusServiceServer::new(overview::Overview {
+        calls: Arc::clone(calls),
+        figures: Arc::clone(figures),
+        began: Instant::now(),
+    });
     let (reporter, health_service) = tonic_health::server::health_reporter();
     let mut health = Health(reporter);
     health.set(ServingStatus::Serving).await;
@@ -61,6 +77,8 @@ pub(crate) async fn router(
     let routes = Routes::new(reprise.max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(reconciliation.max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(policy.max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(records.max_decoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(status.max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?);
@@ -71,11 +89,13 @@ pub(crate) async fn router(
 pub(crate) struct Health(HealthReporter);
 
 impl Health {
-    const NAMES: [&str; 4] = [
+    const NAMES: [&str; 6] = [
         "",
         <RepriseServiceServer<reprise::Reprise> as NamedService>::NAME,
         <ReconciliationServiceServer<reconciliation::Reconciliation> as NamedService>::NAME,
         <PolicyServiceServer<policy::Policy> as NamedService>::NAME,
+        <RecordsServiceServer<records::Records> as NamedService>::NAME,
+        <StatusServiceServer<overview::Overview> as NamedService>::NAME,
     ];
 
     async fn set(&mut self, status: ServingStatus) {

@@ -6,6 +6,7 @@
 //! | [`store`] | what keeps records; the embedded file and Postgres |
 //! | [`grpc`] | the rpcs: convert, call, convert back, map the error |
 //! | [`serve`] | listener, lifetime, drain |
+//! | `tasks` | what goes on behind the calls: filing what is open, removing what is old |
 //! | [`telemetry`] | logs |
 //! | [`cli`] | subcommands that speak gRPC to a server, and the demo |
 //!
@@ -20,4 +21,5 @@ pub mod config;
 pub mod grpc;
 pub mod serve;
 pub mod store;
+mod tasks;
 pub mod telemetry;

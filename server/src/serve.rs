@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::Config;
 use crate::grpc::{self, Bounds, Calls, Gate, Health, Policies, Rooms};
 use crate::store::Store;
+use crate::tasks::{Figures, Mismatches, Upkeep};
 use crate::telemetry;
 use listener::Listener;
 
@@ -114,6 +115,7 @@ async fn serve(
         store: Arc::clone(&store),
         policies: Arc::new(policies),
         rooms,
+        mismatches: Arc::new(Mismatches::default()),
         reports: TaskTracker::new(),
         draining: draining.clone(),
     });
@@ -123,7 +125,8 @@ async fn serve(
         deadline_max: config.deadline_max,
     };
     let gate = Arc::new(Gate::new(bounds, draining.clone()));
-    let (router, health) = grpc::router(&calls, &gate).await?;
+    let figures = Arc::new(Figures::default());
+    let (router, health) = grpc::router(&calls, &gate, &figures).await?;
 
     let upkeep = TaskTracker::new();
     upkeep.spawn(Arc::clone(&calls.policies).keep_fresh(draining.clone()));
@@ -132,6 +135,17 @@ async fn serve(
         .clone()
         .watch(Arc::clone(&store), draining.clone());
     upkeep.spawn(watch);
+    let mismatches = Arc::clone(&calls.mismatches);
+    upkeep.spawn(mismatches.keep_written(Arc::clone(&store), draining.clone()));
+    if config.upkeep {
+        let on_records = Upkeep {
+            store: Arc::clone(&store),
+            policies: Arc::clone(&calls.policies),
+            figures,
+            closing: draining.clone(),
+        };
+        on_records.spawn(&upkeep);
+    }
     upkeep.close();
     let listener = Listener::new(router, config, draining.clone());
     let accepting = tokio::spawn(Arc::clone(&listener).accept(tcp));
@@ -219,6 +233,9 @@ impl Life {
             self.listener.empty().await;
             self.calls.reports.wait().await;
             self.upkeep.wait().await;
+            // What the last calls left.
+            let store = self.calls.store.as_ref();
+            self.calls.mismatches.write(store, true).await;
         });
         if drained.await.is_err() {
             tracing::warn!(

@@ -51,6 +51,9 @@ pub struct Settings {
     /// Use named prepared statements; not behind a pooler that loses them
     #[arg(long, env = "REPRISE_PREPARED", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub prepared: Option<bool>,
+    /// Do the work behind the calls: file what is open, remove what is old
+    #[arg(long, env = "REPRISE_UPKEEP", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    pub upkeep: Option<bool>,
     /// Form of the log on standard error
     #[arg(long, env = "REPRISE_LOG_FORMAT", value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
@@ -106,6 +109,7 @@ impl Settings {
                 .allow_unsafe_durability
                 .or(other.allow_unsafe_durability),
             prepared: self.prepared.or(other.prepared),
+            upkeep: self.upkeep.or(other.upkeep),
             log_format: self.log_format.or(other.log_format),
             log_level: self.log_level.or(other.log_level),
             drain: self.drain.or(other.drain),

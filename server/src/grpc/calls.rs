@@ -18,6 +18,7 @@ use super::policies::Policies;
 use super::status::Error;
 use super::waiting::{Guest, Rooms, Woken};
 use crate::store::{Delivery, Store, Target};
+use crate::tasks::Mismatches;
 
 /// What was reported is tried for at least this long, whatever the caller's deadline is.
 const REPORT_TIME: Duration = Duration::from_secs(10);
@@ -29,6 +30,8 @@ pub(crate) struct Calls {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) policies: Arc<Policies>,
     pub(crate) rooms: Rooms,
+    /// Repeats with another payload, until they are written down.
+    pub(crate) mismatches: Arc<Mismatches>,
     /// Reports that are carried out on their own.
     pub(crate) reports: TaskTracker,
     /// No calls are taken any more; whoever waits is answered.
@@ -41,6 +44,13 @@ pub(crate) fn deadline<T>(request: &tonic::Request<T>) -> Instant {
     set.map_or_else(|| Instant::now() + DEADLINE_DEFAULT, |deadline| deadline.0)
 }
 
+/// Notes in the call's span whose records or policies it is about.
+pub(crate) fn note(tenant: &str, operation: &str) {
+    let span = tracing::Span::current();
+    span.record("tenant", tenant);
+    span.record("operation", operation);
+}
+
 impl Calls {
     /// The policy that rules a record. Notes in the call's span which record it is
     /// about; its id is a hash and shows nothing of the key.
@@ -51,6 +61,11 @@ impl Calls {
         let id = name.id().to_string();
         // 64 characters of ASCII.
         span.record("record", &id[..16]);
+        self.policy_of(name)
+    }
+
+    /// As [`Calls::policy`], for one of many records.
+    pub(crate) fn policy_of(&self, name: &RecordName) -> Arc<Policy> {
         self.policies.of(name.tenant(), name.operation())
     }
 
@@ -67,14 +82,28 @@ impl Calls {
         Ok(report.await.map_err(Error::internal)??)
     }
 
-    /// Has a Reserve decided, and waits while somebody else holds the record.
+    /// Has a Reserve decided, and waits while somebody else holds the record. Counts
+    /// those with another payload.
     pub(crate) async fn reserve(
         &self,
         request: Request,
         wait: Duration,
         deadline: Instant,
     ) -> Result<Delivery, Error> {
-        let execute = || self.store.execute(request.clone(), deadline);
+        let delivery = self.decide_or_wait(&request, wait, deadline).await?;
+        if let Ok(Answer::Outcome(Outcome::Mismatch(_), _)) = delivery.answer() {
+            self.mismatches.note(&request);
+        }
+        Ok(delivery)
+    }
+
+    async fn decide_or_wait(
+        &self,
+        request: &Request,
+        wait: Duration,
+        deadline: Instant,
+    ) -> Result<Delivery, Error> {
+        let execute = || self.store.execute(self.as_of_now(request), deadline);
         let Some(until) = wait_end(wait, &request.policy, deadline) else {
             return Ok(execute().await?);
         };
@@ -118,6 +147,17 @@ impl Calls {
             guest.tell_all();
         }
         Ok(execute().await?)
+    }
+
+    /// The request under the mode in force, which is judged at the moment of asking: who
+    /// waited while it was changed is not granted what is held now.
+    fn as_of_now(&self, request: &Request) -> Request {
+        let mut request = request.clone();
+        let mode = self.policy_of(&request.name).mode;
+        if request.policy.mode != mode {
+            Arc::make_mut(&mut request.policy).mode = mode;
+        }
+        request
     }
 
     /// How a record reads, and waits until it reads as asked.
@@ -175,7 +215,7 @@ impl Calls {
 }
 
 /// A record whose memory is over is none.
-fn present(view: View) -> Result<View, Error> {
+pub(crate) fn present(view: View) -> Result<View, Error> {
     match view.reading {
         Reading::Over => Err(Refusal::RecordNotFound.into()),
         _ => Ok(view),

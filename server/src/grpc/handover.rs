@@ -132,6 +132,7 @@ mod tests {
             store,
             policies: Arc::new(policies.unwrap()),
             rooms,
+            mismatches: Arc::default(),
             reports: TaskTracker::new(),
             draining: draining.clone(),
         });
@@ -141,7 +142,7 @@ mod tests {
             deadline_max: Duration::from_secs(10),
         };
         let gate = Arc::new(Gate::new(bounds, draining));
-        router(&calls, &gate).await.unwrap().0
+        router(&calls, &gate, &Arc::default()).await.unwrap().0
     }
 
     /// A Reserve of the same record by the attempt of that byte.

@@ -77,15 +77,17 @@ impl Policies {
         let _reading = self.reading.lock().await;
         let stored = self.store.policies().await?;
         let mut in_force = InForce::new();
-        let tenants: BTreeSet<&str> = stored.iter().map(|row| row.tenant.as_str()).collect();
+        let stored = Stored::of(&stored);
+        let tenants: BTreeSet<&str> = stored.0.keys().map(|(tenant, _)| *tenant).collect();
         // A tenant without a default of its own has the one that rules all.
         let scopes = stored
-            .iter()
-            .map(|row| (row.tenant.as_str(), row.operation.as_str()))
+            .0
+            .keys()
+            .copied()
             .chain(tenants.into_iter().map(|tenant| (tenant, "")))
             .chain([("", "")]);
         for (tenant, operation) in scopes {
-            let found = find(&stored, &self.built_in, tenant, operation);
+            let found = stored.find(&self.built_in, tenant, operation);
             let of_tenant = in_force.entry(tenant.to_owned()).or_default();
             of_tenant.insert(operation.to_owned(), Arc::new(found.policy));
         }
@@ -129,39 +131,45 @@ pub(crate) struct Found<'a> {
     pub(crate) source: Source,
 }
 
-/// Finds what rules `operation` of `tenant` among all stored policies: settings from the
-/// narrowest scope that has some, and HOLD where any scope says so.
-pub(crate) fn find<'a>(
-    stored: &'a [StoredPolicy],
-    built_in: &Policy,
-    tenant: &str,
-    operation: &str,
-) -> Found<'a> {
-    let named = |tenant: &str, operation: &str| {
-        let is = |row: &&StoredPolicy| row.tenant == tenant && row.operation == operation;
-        stored.iter().find(is)
-    };
-    let scopes = [named(tenant, operation), named(tenant, ""), named("", "")];
-    let settings_of = scopes
-        .into_iter()
-        .flatten()
-        .find(|row| row.policy.is_some());
-    let held = scopes
-        .into_iter()
-        .flatten()
-        .any(|row| row.mode == Mode::Hold);
-    let settings = settings_of.and_then(|row| row.policy.as_ref());
-    Found {
-        policy: Policy {
-            mode: if held { Mode::Hold } else { Mode::Enforce },
-            ..settings.unwrap_or(built_in).clone()
-        },
-        settings_of,
-        of_name: scopes[0],
-        source: match settings_of {
-            None => Source::BuiltIn,
-            Some(row) if row.operation.is_empty() => Source::Tenant,
-            Some(_) => Source::Operation,
-        },
+/// All stored policies, by tenant and operation.
+pub(crate) struct Stored<'a>(HashMap<(&'a str, &'a str), &'a StoredPolicy>);
+
+impl<'a> Stored<'a> {
+    /// Of all rows.
+    pub(crate) fn of(rows: &'a [StoredPolicy]) -> Self {
+        let rows = rows.iter();
+        Self(
+            rows.map(|row| ((row.tenant.as_str(), row.operation.as_str()), row))
+                .collect(),
+        )
+    }
+
+    /// Finds what rules `operation` of `tenant`: settings from the narrowest scope that
+    /// has some, and HOLD where any scope says so.
+    pub(crate) fn find(&self, built_in: &Policy, tenant: &str, operation: &str) -> Found<'a> {
+        let named = |tenant: &str, operation: &str| self.0.get(&(tenant, operation)).copied();
+        let scopes = [named(tenant, operation), named(tenant, ""), named("", "")];
+        let settings_of = scopes
+            .into_iter()
+            .flatten()
+            .find(|row| row.policy.is_some());
+        let held = scopes
+            .into_iter()
+            .flatten()
+            .any(|row| row.mode == Mode::Hold);
+        let settings = settings_of.and_then(|row| row.policy.as_ref());
+        Found {
+            policy: Policy {
+                mode: if held { Mode::Hold } else { Mode::Enforce },
+                ..settings.unwrap_or(built_in).clone()
+            },
+            settings_of,
+            of_name: scopes[0],
+            source: match settings_of {
+                None => Source::BuiltIn,
+                Some(row) if row.operation.is_empty() => Source::Tenant,
+                Some(_) => Source::Operation,
+            },
+        }
     }
 }

@@ -12,9 +12,9 @@ use tonic::{Request, Response, Status};
 
 use reprise_domain::policy::Mode;
 
-use super::calls::Calls;
+use super::calls::{Calls, note};
 use super::convert;
-use super::policies;
+use super::policies::Stored;
 use super::status::{Causes, Error};
 use crate::store::StoredPolicy;
 
@@ -24,11 +24,11 @@ pub(crate) struct Policy(pub(crate) Arc<Calls>);
 impl Policy {
     async fn get(&self, message: GetPolicyRequest) -> Result<GetPolicyResponse, Error> {
         let (tenant, operation) = (&message.tenant, &message.operation);
-        convert::tenant_and_operation(tenant, operation)?;
+        convert::policy_name("", tenant, operation)?;
         note(tenant, operation);
         let stored = self.0.store.policies().await?;
         let built_in = self.0.policies.built_in();
-        let found = policies::find(&stored, built_in, tenant, operation);
+        let found = Stored::of(&stored).find(built_in, tenant, operation);
         Ok(GetPolicyResponse {
             policy: Some(convert::policy_in_force(tenant, operation, &found)),
             source: convert::source(found.source).into(),
@@ -66,13 +66,6 @@ impl Policy {
         });
         Ok(convert::page(rest, size))
     }
-}
-
-/// Notes in the call's span whose policies it is about.
-fn note(tenant: &str, operation: &str) {
-    let span = tracing::Span::current();
-    span.record("tenant", tenant);
-    span.record("operation", operation);
 }
 
 #[tonic::async_trait]

@@ -9,7 +9,7 @@ use reprise_proto::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::calls::{Calls, deadline};
+use super::calls::{Calls, deadline, note};
 use super::convert;
 use super::handover;
 use super::status::Error;
@@ -18,6 +18,38 @@ use super::status::Error;
 pub(crate) struct Reconciliation(pub(crate) Arc<Calls>);
 
 impl Reconciliation {
+    async fn list(&self, message: ListPendingRequest) -> Result<ListPendingResponse, Error> {
+        let list = convert::list_pending(message)?;
+        note(&list.query.tenant, &list.query.operation);
+        let page = self.0.store.pending(list.query.clone()).await?;
+        let policy = |name: &_| self.0.policy_of(name);
+        Ok(convert::list_pending_response(&list, page, policy))
+    }
+
+    async fn count(&self, message: CountPendingRequest) -> Result<CountPendingResponse, Error> {
+        let (tenant, operation) = (&message.tenant, &message.operation);
+        convert::tenant_and_operation(tenant, operation)?;
+        note(tenant, operation);
+        let counts = self.0.store.count_pending(tenant, operation).await?;
+        Ok(convert::count_pending_response(counts))
+    }
+
+    async fn claim(
+        &self,
+        call: Request<ClaimPendingRequest>,
+    ) -> Result<ClaimPendingResponse, Error> {
+        let deadline = deadline(&call);
+        let asked = convert::claim_pending(call.into_inner())?;
+        note(&asked.tenant, &asked.operation);
+        let claimed = self.0.claim(&asked, deadline).await?;
+        let key = self.0.store.token_key();
+        let records = claimed.iter();
+        let records = records.map(|(view, policy)| convert::claimed_record(view, policy, key));
+        Ok(ClaimPendingResponse {
+            records: records.collect::<Result<_, _>>()?,
+        })
+    }
+
     async fn resolve(
         &self,
         call: Request<ResolveRequest>,
@@ -42,23 +74,23 @@ impl Reconciliation {
 impl ReconciliationService for Reconciliation {
     async fn list_pending(
         &self,
-        _: Request<ListPendingRequest>,
+        call: Request<ListPendingRequest>,
     ) -> Result<Response<ListPendingResponse>, Status> {
-        Err(Status::unimplemented("not built yet"))
+        Ok(Response::new(self.list(call.into_inner()).await?))
     }
 
     async fn count_pending(
         &self,
-        _: Request<CountPendingRequest>,
+        call: Request<CountPendingRequest>,
     ) -> Result<Response<CountPendingResponse>, Status> {
-        Err(Status::unimplemented("not built yet"))
+        Ok(Response::new(self.count(call.into_inner()).await?))
     }
 
     async fn claim_pending(
         &self,
-        _: Request<ClaimPendingRequest>,
+        call: Request<ClaimPendingRequest>,
     ) -> Result<Response<ClaimPendingResponse>, Status> {
-        Err(Status::unimplemented("not built yet"))
+        Ok(Response::new(self.claim(call).await?))
     }
 
     async fn resolve(

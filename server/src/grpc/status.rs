@@ -2,11 +2,13 @@
 //! limits and places, never what was sent, and nothing of the database; faults of the
 //! server are logged here, once, with their causes.
 
+use std::collections::HashMap;
 use std::error::Error as StdError;
 use std::sync::Arc;
 use std::time::Duration;
 
 use reprise_domain::Refusal;
+use reprise_domain::record::State;
 use reprise_domain::text::FieldError;
 use reprise_fingerprint::CanonicalError;
 use reprise_proto::v1::{ERROR_DOMAIN, ErrorReason};
@@ -119,6 +121,16 @@ impl Error {
         }
     }
 
+    /// What a program can act on beside the reason.
+    fn metadata(&self) -> HashMap<String, String> {
+        match self {
+            Self::Refused(Refusal::ClaimOver { state }) => {
+                HashMap::from([("state".to_owned(), state_name(*state).to_owned())])
+            }
+            _ => HashMap::new(),
+        }
+    }
+
     fn log(&self) {
         match self {
             Self::Store(store::Error::Internal(_)) | Self::Internal(_) => {
@@ -155,13 +167,23 @@ fn refused(refusal: Refusal) -> (Code, ErrorReason) {
     (Code::FailedPrecondition, reason)
 }
 
+fn state_name(state: State) -> &'static str {
+    match state {
+        State::Processing => "PROCESSING",
+        State::Pending => "PENDING",
+        State::Completed => "COMPLETED",
+        State::FailedRetryable => "FAILED_RETRYABLE",
+        State::FailedFinal => "FAILED_FINAL",
+    }
+}
+
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
         error.log();
         let (code, reason) = error.code_and_reason();
         let mut details = ErrorDetails::new();
         let name = reason.as_str_name().trim_start_matches("ERROR_REASON_");
-        details.set_error_info(name, ERROR_DOMAIN, []);
+        details.set_error_info(name, ERROR_DOMAIN, error.metadata());
         if let Error::Field(field) = &error {
             details.add_bad_request_violation(&field.field, &field.allowed);
         }

@@ -218,6 +218,8 @@ async fn every_service_says_that_it_serves() {
         "reprise.v1.RepriseService",
         "reprise.v1.ReconciliationService",
         "reprise.v1.PolicyService",
+        "reprise.v1.RecordsService",
+        "reprise.v1.StatusService",
     ] {
         let request = HealthCheckRequest {
             service: service.into(),
@@ -256,7 +258,16 @@ async fn reflection_lists_the_services_in_both_versions() {
         match answer.message_response.unwrap() {
             server_reflection_response::MessageResponse::ListServicesResponse(list) => {
                 let names: Vec<_> = list.service.iter().map(|it| it.name.as_str()).collect();
-                assert!(names.contains(&"reprise.v1.RepriseService"), "{names:?}");
+                for service in [
+                    "RepriseService",
+                    "ReconciliationService",
+                    "PolicyService",
+                    "RecordsService",
+                    "StatusService",
+                ] {
+                    let name = format!("reprise.v1.{service}");
+                    assert!(names.contains(&name.as_str()), "{names:?}");
+                }
             }
             other => panic!("{other:?}"),
         }

@@ -100,3 +100,23 @@ async fn callers_that_leave_at_any_moment_leave_no_seat_taken() {
     let report = complete("k", &grant.token, code("200"));
     server.reprise().complete(report).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_call_for_claims_that_never_entered_a_batch_claims_nothing() {
+    let server = still_server().await;
+    pending(&server, "k").await;
+    server.clock.advance(Duration::from_secs(120));
+    let held_up = server.hold_up();
+    let mut client = server.reprise();
+    let first = client.reserve(reserve("other"));
+    tokio::pin!(first);
+    // The batch under way is this one's.
+    call_and_leave(&server, first.as_mut()).await;
+    let mut client = server.people();
+    let claim = || super::claims::claim(id());
+    left(&server, client.claim_pending(claim())).await;
+    drop(held_up);
+    acquired(first.await.unwrap().into_inner().outcome.unwrap());
+    let taken = server.people().claim_pending(claim()).await.unwrap();
+    assert_eq!(taken.into_inner().records.len(), 1, "nobody has it");
+}

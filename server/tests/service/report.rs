@@ -29,7 +29,7 @@ fn sending(key: &str, token: &Bytes) -> MarkSendingRequest {
 fn renew(key: &str, token: &Bytes, lease: Option<prost_types::Duration>) -> RenewRequest {
     RenewRequest {
         record: name(key),
-        token: token.clone(),
+        holder: Some(renew_request::Holder::Token(token.clone())),
         lease,
     }
 }

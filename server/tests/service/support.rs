@@ -9,14 +9,16 @@ use bytes::Bytes;
 use reprise::config::Config;
 use reprise::grpc::Rooms;
 use reprise::serve::{self, Running};
-use reprise::store::TestClock;
 use reprise::store::embedded::{Embedded, Options};
+use reprise::store::{Store, TestClock};
 use reprise_domain::Timestamp;
 use reprise_proto::v1::policy_service_client::PolicyServiceClient;
 use reprise_proto::v1::reconciliation_service_client::ReconciliationServiceClient;
+use reprise_proto::v1::records_service_client::RecordsServiceClient;
 use reprise_proto::v1::reprise_service_client::RepriseServiceClient;
 use reprise_proto::v1::reserve_request::Fingerprint;
 use reprise_proto::v1::reserve_response::Outcome;
+use reprise_proto::v1::status_service_client::StatusServiceClient;
 use reprise_proto::v1::*;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -28,7 +30,8 @@ pub(crate) struct Server {
     pub(crate) running: Running,
     pub(crate) channel: Channel,
     pub(crate) clock: TestClock,
-    directory: tempfile::TempDir,
+    store: Arc<dyn Store>,
+    directory: Arc<tempfile::TempDir>,
 }
 
 /// How a server differs from the default one.
@@ -45,6 +48,8 @@ impl Default for Setup {
         Self {
             config: Config {
                 listen: ([127, 0, 0, 1], 0).into(),
+                // Else it may write down a lapse between two steps of a test.
+                upkeep: false,
                 ..Config::default()
             },
             still: false,
@@ -61,7 +66,7 @@ impl Setup {
     }
 
     pub(crate) async fn start(self) -> Server {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = Arc::new(tempfile::tempdir().unwrap());
         let rooms = Rooms::new(self.config.waiters);
         let clock = TestClock::at(Timestamp(1_800_000_000_000_000));
         let options = Options {
@@ -70,15 +75,34 @@ impl Setup {
             ..Options::default()
         };
         let store = Embedded::open(&directory.path().join("reprise.sqlite"), options).unwrap();
-        let running = serve::start_on(&self.config, Arc::new(store), rooms)
+        self.serve(Arc::new(store), rooms, clock, directory).await
+    }
+
+    /// Another server on the store of `first`. It hears of changes by looking alone.
+    pub(crate) async fn start_beside(self, first: &Server) -> Server {
+        let rooms = Rooms::new(self.config.waiters);
+        let store = Arc::clone(&first.store);
+        let directory = Arc::clone(&first.directory);
+        self.serve(store, rooms, first.clock.clone(), directory)
             .await
-            .unwrap();
+    }
+
+    async fn serve(
+        self,
+        store: Arc<dyn Store>,
+        rooms: Rooms,
+        clock: TestClock,
+        directory: Arc<tempfile::TempDir>,
+    ) -> Server {
+        let serving = serve::start_on(&self.config, Arc::clone(&store), rooms);
+        let running = serving.await.unwrap();
         let url = format!("http://{}", running.addr());
         let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
         Server {
             running,
             channel,
             clock,
+            store,
             directory,
         }
     }
@@ -111,8 +135,28 @@ impl Server {
         PolicyServiceClient::new(self.channel.clone())
     }
 
+    pub(crate) fn records(&self) -> RecordsServiceClient<Channel> {
+        RecordsServiceClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn status(&self) -> StatusServiceClient<Channel> {
+        StatusServiceClient::new(self.channel.clone())
+    }
+
     pub(crate) fn file(&self) -> PathBuf {
         self.directory.path().join("reprise.sqlite")
+    }
+
+    /// Ends the server; its file is kept.
+    pub(crate) async fn stop(self) -> File {
+        let path = self.file();
+        drop(self.channel);
+        self.running.shutdown();
+        self.running.stopped().await.unwrap();
+        File {
+            path,
+            _directory: self.directory,
+        }
     }
 
     /// Holds up every change of the store until dropped.
@@ -150,6 +194,12 @@ impl Server {
     pub(crate) async fn state(&self, key: &str) -> State {
         self.look(key).await.record.unwrap().state()
     }
+}
+
+/// The file that a server left.
+pub(crate) struct File {
+    pub(crate) path: PathBuf,
+    _directory: Arc<tempfile::TempDir>,
 }
 
 pub(crate) struct HeldUp(rusqlite::Connection);
@@ -310,6 +360,21 @@ pub(crate) fn refused_field<T: std::fmt::Debug>(answer: Result<T, Status>) -> St
     assert_eq!(bad.field_violations.len(), 1);
     assert!(!bad.field_violations[0].description.is_empty());
     bad.field_violations[0].field.clone()
+}
+
+/// A pending record, and the token of its attempt: its holder did not know.
+pub(crate) async fn pending(server: &Server, key: &str) -> Bytes {
+    let token = server.acquire(reserve(key)).await.token;
+    let report = MarkPendingRequest {
+        record: name(key),
+        token: token.clone(),
+        reason: "timed out".into(),
+        provider_reference: format!("pr-{key}"),
+        instruction: Bytes::from(format!("charge {key}")),
+        check_after: None,
+    };
+    server.reprise().mark_pending(report).await.unwrap();
+    token
 }
 
 /// What a reply says about what was not kept as sent.

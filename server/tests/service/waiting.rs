@@ -259,7 +259,7 @@ async fn who_waits_slows_nobody_else() {
     // News for those who wait, between calls of others.
     let renew = RenewRequest {
         record: name("k"),
-        token: grant.token.clone(),
+        holder: Some(renew_request::Holder::Token(grant.token.clone())),
         lease: None,
     };
     for at in 0..100 {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use reprise::store::{Delivery, Error, Store, Target, TestClock};
 use reprise_domain::command::{
-    Command, Complete, Fail, FailureKind, Finding, Found, Holder, MarkPending, MarkSending, Renew,
-    Reserve, Resolve,
+    Authority, Command, Complete, Fail, FailureKind, Finding, Found, Holder, Lessee, MarkPending,
+    MarkSending, Renew, Reserve, Resolve,
 };
 use reprise_domain::content::Body;
 use reprise_domain::policy::OnLapse;
@@ -237,7 +237,7 @@ impl Case {
 
     pub(super) async fn renew(&self, grant: &Grant, lease: Option<Duration>) -> Told {
         let renew = Renew {
-            held: grant.held,
+            lessee: Lessee::Attempt(grant.held),
             lease,
         };
         self.tell(&grant.name, Command::Renew(renew)).await
@@ -262,7 +262,7 @@ impl Case {
         effect_key_spent: bool,
     ) -> Told {
         let resolve = Resolve {
-            revision,
+            authority: Authority::Operator { revision },
             finding,
             effect_key_spent,
             evidence: "asked the provider".to_owned(),

@@ -2,7 +2,7 @@
 
 use reprise::store::{Error, PutPolicy, StoredPolicy};
 use reprise_domain::Policy;
-use reprise_domain::policy::OnLapse;
+use reprise_domain::policy::{Mode, OnLapse};
 use reprise_fingerprint::{Pointer, Rule};
 
 use super::case::{Case, secs, take_over, unless_sent};
@@ -27,7 +27,8 @@ async fn put(
     let put = PutPolicy {
         tenant: case.tenant.clone(),
         operation: operation.to_owned(),
-        policy,
+        policy: Some(policy),
+        mode: Mode::Enforce,
         etag: etag.to_owned(),
         actor: "operator@example".to_owned(),
         reason: "it's a test; --".to_owned(),
@@ -59,10 +60,11 @@ async fn a_policy_is_kept_whole(case: &Case) {
         headers: vec!["etag".to_owned(), "x-request-id".to_owned()],
         rules: vec![rule.expect("a rule"), Rule::default()],
         settle_after: secs(1),
+        mode: Mode::Enforce,
     };
     let put = put(case, "charge", policy.clone(), "").await;
     let put = put.expect("the policy is stored");
-    assert_eq!(put.policy, policy);
+    assert_eq!(put.policy, Some(policy));
     assert_eq!((&*put.tenant, &*put.operation), (&*case.tenant, "charge"));
     assert_eq!(put.updated_at, case.now());
     assert!(!put.etag.is_empty());
@@ -75,7 +77,8 @@ async fn a_policy_of_every_lapse_rule_is_kept(case: &Case) {
         let put = put(case, &format!("op{at}"), policy.clone(), "").await;
         put.expect("the policy is stored");
     }
-    let kept = stored(case).await.into_iter().map(|stored| stored.policy);
+    let kept = stored(case).await.into_iter();
+    let kept = kept.map(|stored| stored.policy.expect("settings"));
     assert_eq!(kept.collect::<Vec<_>>(), all);
 }
 

@@ -4,7 +4,7 @@
 use reprise_domain::Reading;
 use reprise_domain::Trace;
 use reprise_domain::command::{FailureKind, Finding, Refusal};
-use reprise_domain::decide::AuditAction;
+use reprise_domain::decide::{AuditAction, By};
 use reprise_domain::record::{PendingReason, State};
 
 use super::case::{Case, error, other_error, result, secs};
@@ -149,6 +149,7 @@ async fn freed_then_complete(case: &Case) {
             trace,
             Trace::Audit {
                 action: AuditAction::ContradictsResolution,
+                by: By::Caller,
                 ..
             }
         )

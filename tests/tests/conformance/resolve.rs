@@ -1,7 +1,7 @@
 //! Resolve by an operator, who says what revision was read.
 
 use reprise_domain::command::{FailureKind, Finding, Refusal};
-use reprise_domain::decide::{AuditAction, NOT_APPLIED};
+use reprise_domain::decide::{AuditAction, By, NOT_APPLIED};
 use reprise_domain::record::{GrantReason, PendingReason, State};
 use reprise_domain::{Reading, Trace};
 
@@ -321,6 +321,7 @@ async fn a_resolution_is_audited(case: &Case) {
     let by_operator = |action| Trace::Audit {
         attempt: 1,
         action,
+        by: By::Operator,
         actor: "operator@example".to_owned(),
         evidence: "asked the provider".to_owned(),
         at: case.now(),

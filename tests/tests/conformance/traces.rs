@@ -2,7 +2,7 @@
 
 use reprise_domain::command::{FailureKind, Refusal};
 use reprise_domain::content::Content;
-use reprise_domain::decide::{AuditAction, Ending, Reported};
+use reprise_domain::decide::{AuditAction, By, Ending, Reported};
 use reprise_domain::record::ReportKind;
 use reprise_domain::{RecordName, Trace};
 
@@ -74,6 +74,7 @@ async fn a_lapsed_attempt_leaves_a_history_row_and_an_audit_row(case: &Case) {
     let audit = Trace::Audit {
         attempt: 2,
         action: AuditAction::TakenOver,
+        by: By::Caller,
         actor: "b".to_owned(),
         evidence: String::new(),
         at: case.now(),
@@ -168,6 +169,7 @@ async fn a_contradiction_is_audited_once(case: &Case) {
             trace,
             Trace::Audit {
                 action: AuditAction::Contradicted,
+                by: By::Caller,
                 ..
             }
         )

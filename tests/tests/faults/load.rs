@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use reprise_client::proto::{
     Applied, Content, FailureKind, OperatorOverride, RenewRequest, ReportDisposition,
-    ResolveRequest, resolve_request,
+    ResolveRequest, renew_request, resolve_request,
 };
 use reprise_client::{Client, Outcome, Reading, Reserved};
 use tokio::task::JoinSet;
@@ -220,7 +220,7 @@ async fn act(client: &Client, key: &Key, token: &Bytes, reserved: &Reserved) -> 
 async fn resolve(client: &Client, key: &Key, token: &Bytes) -> Result<bool> {
     let end = RenewRequest {
         record: Some(name(key.name.clone())),
-        token: token.clone(),
+        holder: Some(renew_request::Holder::Token(token.clone())),
         lease: Some(Duration::ZERO.try_into()?),
     };
     client.renew(end).await?;

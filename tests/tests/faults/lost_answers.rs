@@ -154,7 +154,7 @@ async fn a_lost_renew_is_answered_again(backend: Backend) -> Result<()> {
     let (token, revision) = line.acquire("k").await?;
     let request = RenewRequest {
         record: Some(name("k")),
-        token,
+        holder: Some(renew_request::Holder::Token(token)),
         lease: Some(LONG_LEASE.try_into()?),
     };
     let committed = async || line.changed("k", revision).await;
@@ -275,7 +275,7 @@ async fn pending(line: &Line, key: &str) -> Result<u64> {
         .await?;
     let end = RenewRequest {
         record: Some(name(key)),
-        token,
+        holder: Some(renew_request::Holder::Token(token)),
         lease: Some(Duration::ZERO.try_into()?),
     };
     line.direct.renew(end).await?;

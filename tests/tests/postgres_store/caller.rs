@@ -8,8 +8,8 @@ use bytes::Bytes;
 use reprise::store::postgres::Postgres;
 use reprise::store::{Error, Store};
 use reprise_domain::command::{
-    Answer, Command, Complete, Fail, FailureKind, Holder, MarkPending, MarkSending, Outcome,
-    Refusal, Renew, Reserve,
+    Answer, Command, Complete, Fail, FailureKind, Holder, Lessee, MarkPending, MarkSending,
+    Outcome, Refusal, Renew, Reserve,
 };
 use reprise_domain::content::Body;
 use reprise_domain::record::AttemptId;
@@ -105,7 +105,8 @@ impl Caller {
     }
 
     pub(super) async fn renew(&self, held: Held, lease: Option<Duration>) -> Answered {
-        self.ask(Command::Renew(Renew { held, lease })).await
+        let lessee = Lessee::Attempt(held);
+        self.ask(Command::Renew(Renew { lessee, lease })).await
     }
 
     pub(super) async fn complete(&self, held: Held) -> Answered {

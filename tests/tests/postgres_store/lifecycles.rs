@@ -170,7 +170,8 @@ async fn policies_are_put_with_their_etag_and_audited() -> Result<()> {
     let put = |etag: &str| reprise::store::PutPolicy {
         tenant: "t1".to_owned(),
         operation: "charge".to_owned(),
-        policy: reprise_domain::Policy::default(),
+        policy: Some(reprise_domain::Policy::default()),
+        mode: reprise_domain::policy::Mode::Enforce,
         etag: etag.to_owned(),
         actor: "ops".to_owned(),
         reason: "why".to_owned(),

@@ -132,7 +132,8 @@ async fn synchronous_commit_turned_off_later_loses_no_write() -> Result<()> {
                 .put_policy(PutPolicy {
                     tenant: "t1".to_owned(),
                     operation: "charge".to_owned(),
-                    policy: Policy::default(),
+                    policy: Some(Policy::default()),
+                    mode: reprise_domain::policy::Mode::Enforce,
                     etag: String::new(),
                     actor: String::new(),
                     reason: String::new(),

@@ -196,6 +196,15 @@ pub(crate) fn resolve_response(
     })
 }
 
+/// The answer to ForgetRecord.
+pub(crate) fn forget_response(answer: Answer) -> Result<proto::ForgetRecordResponse, Error> {
+    let (disposition, view) = reported(answer)?;
+    Ok(proto::ForgetRecordResponse {
+        disposition: disposition.into(),
+        record: Some(summary(&view)),
+    })
+}
+
 fn reported(answer: Answer) -> Result<(proto::ReportDisposition, View), Error> {
     match answer {
         Answer::Reported(disposition, view) => Ok((self::disposition(disposition), view)),
@@ -398,7 +407,7 @@ fn disposition(disposition: Disposition) -> proto::ReportDisposition {
     }
 }
 
-fn grant_reason(reason: GrantReason) -> proto::GrantReason {
+pub(super) fn grant_reason(reason: GrantReason) -> proto::GrantReason {
     match reason {
         GrantReason::First => proto::GrantReason::First,
         GrantReason::AfterRetryableFailure => proto::GrantReason::AfterRetryableFailure,
@@ -407,7 +416,7 @@ fn grant_reason(reason: GrantReason) -> proto::GrantReason {
     }
 }
 
-fn pending_reason(reason: PendingReason) -> proto::PendingReason {
+pub(super) fn pending_reason(reason: PendingReason) -> proto::PendingReason {
     match reason {
         PendingReason::Reported => proto::PendingReason::Reported,
         PendingReason::LeaseExpired => proto::PendingReason::LeaseExpired,

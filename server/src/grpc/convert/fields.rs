@@ -18,7 +18,17 @@ pub(crate) fn record_name(message: Option<proto::RecordName>) -> Result<RecordNa
     RecordName::new(name.tenant, name.operation, name.subject, name.key)
 }
 
-/// The name of a policy; an empty operation is the tenant's default.
+/// A record's name on the wire.
+pub(super) fn record_name_message(name: &RecordName) -> proto::RecordName {
+    proto::RecordName {
+        tenant: name.tenant().to_owned(),
+        operation: name.operation().to_owned(),
+        subject: name.subject().to_owned(),
+        key: name.key().to_owned(),
+    }
+}
+
+/// A tenant and one of its operations; an empty one stands for all of them.
 pub(crate) fn tenant_and_operation(tenant: &str, operation: &str) -> Result<(), FieldError> {
     name::check_word("tenant", tenant)?;
     if operation.is_empty() {

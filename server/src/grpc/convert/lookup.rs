@@ -12,7 +12,7 @@ use reprise_proto::v1::lookup_response::Reading as Sent;
 
 use super::answer::{processing, recorded_at, result_gone, seen_pending, start_over, summary};
 use super::content::{send, send_brief, send_while_kept};
-use super::fields::{duration, record_name, timestamp};
+use super::fields::{duration, record_name, record_name_message, timestamp};
 use super::hashing;
 use crate::grpc::status::Error;
 use crate::store::Target;
@@ -91,15 +91,8 @@ pub(crate) async fn lookup_response(
 }
 
 fn response(view: View, with_result: bool) -> proto::LookupResponse {
-    let name = &view.record.name;
-    let named = proto::RecordName {
-        tenant: name.tenant().to_owned(),
-        operation: name.operation().to_owned(),
-        subject: name.subject().to_owned(),
-        key: name.key().to_owned(),
-    };
     proto::LookupResponse {
-        name: Some(named),
+        name: Some(record_name_message(&view.record.name)),
         record: Some(summary(&view)),
         start_over: start_over(view.start_over()).into(),
         reading: Some(reading(view, with_result)),

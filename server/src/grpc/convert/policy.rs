@@ -11,16 +11,13 @@ use reprise_proto::v1 as proto;
 
 use super::answer::on_lapse;
 use super::fields::{exact, prose, required_text, span, timestamp};
+use super::page::{PAGE_BYTES_MAX, page_size};
 use crate::grpc::policies::{Found, Source};
 use crate::store::{PutPolicy, StoredPolicy};
 
 const REASON_BYTES_MAX: usize = 1024;
 const ETAG_BYTES_MAX: usize = 255;
 const POINTER_BYTES_MAX: usize = 1024;
-const PAGE_DEFAULT: usize = 100;
-const PAGE_MAX: u32 = 1000;
-/// A page ends early rather than grow beyond what clients receive by default (4 MiB).
-const PAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// PutPolicyRequest. What is unset is as in `built_in`.
 pub(crate) fn put_policy(
@@ -30,14 +27,10 @@ pub(crate) fn put_policy(
     let sent = message
         .policy
         .ok_or_else(|| FieldError::new("policy", "required"))?;
-    if !sent.tenant.is_empty() {
-        name::check_word("policy.tenant", &sent.tenant)?;
-    }
-    if !sent.operation.is_empty() {
-        name::check_word("policy.operation", &sent.operation)?;
-    }
-    if sent.tenant.is_empty() && !(sent.operation.is_empty() && sent.inherits) {
-        let allowed = "required; empty, with no operation and inherits set, for all tenants";
+    policy_name("policy.", &sent.tenant, &sent.operation)?;
+    if sent.tenant.is_empty() && !sent.inherits {
+        let allowed = "required; empty with inherits set for all tenants, whose settings are \
+                       those of the server's configuration";
         return Err(FieldError::new("policy.tenant", allowed));
     }
     let mode = match proto::Mode::try_from(sent.mode) {
@@ -70,6 +63,21 @@ pub(crate) fn put_policy(
         actor,
         reason,
     })
+}
+
+/// The name of a policy, whose fields have this prefix: an empty operation is the tenant's
+/// default, and without a tenant either it is that of all tenants.
+pub(crate) fn policy_name(prefix: &str, tenant: &str, operation: &str) -> Result<(), FieldError> {
+    if !tenant.is_empty() {
+        name::check_word(&format!("{prefix}tenant"), tenant)?;
+    } else if !operation.is_empty() {
+        let allowed = "required with an operation; both empty for all tenants";
+        return Err(FieldError::new(format!("{prefix}tenant"), allowed));
+    }
+    if !operation.is_empty() {
+        name::check_word(&format!("{prefix}operation"), operation)?;
+    }
+    Ok(())
 }
 
 /// A policy as sent. What is unset is as in `built_in`.
@@ -267,11 +275,7 @@ pub(crate) fn list_start(
     if !message.tenant.is_empty() {
         name::check_word("tenant", &message.tenant)?;
     }
-    let size = match message.page_size {
-        0 => PAGE_DEFAULT,
-        size @ 1..=PAGE_MAX => size as usize,
-        _ => return Err(FieldError::new("page_size", "0 to 1,000")),
-    };
+    let size = page_size(message.page_size)?;
     if message.page_token.is_empty() {
         return Ok((None, size));
     }

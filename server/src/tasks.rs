@@ -1,0 +1,121 @@
+//! What goes on behind the calls, on every server until it drains: filing what is open,
+//! writing down what time has done, removing what is old, and writing down what calls
+//! only counted. Any number of servers share the work through the store.
+//!
+//! It knows the store and when to go on, and no rule about records.
+
+mod mismatches;
+mod remove;
+mod sweep;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rand::RngExt;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::grpc::{Causes, Policies};
+use crate::store::{self, Store};
+
+pub(crate) use mismatches::Mismatches;
+
+/// What this server did behind the calls since its start.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    /// Grants that the walk visited.
+    pub(crate) visited: AtomicU64,
+    /// Records that were looked at because time may have done something.
+    pub(crate) looked_at: AtomicU64,
+    /// Records that lost headers and body.
+    pub(crate) bodies_removed: AtomicU64,
+    /// Records that were removed whole.
+    pub(crate) records_removed: AtomicU64,
+    /// Steps that failed; each was tried again.
+    pub(crate) failures: AtomicU64,
+}
+
+fn add(figure: &AtomicU64, count: u64) {
+    figure.fetch_add(count, Ordering::Relaxed);
+}
+
+/// The work on records that lie where they are.
+#[derive(Clone)]
+pub(crate) struct Upkeep {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) figures: Arc<Figures>,
+    pub(crate) closing: CancellationToken,
+}
+
+impl Upkeep {
+    /// Spawns all of it on `tasks`; it ends by itself with `closing`.
+    pub(crate) fn spawn(&self, tasks: &TaskTracker) {
+        let upkeep = self.clone();
+        tasks.spawn(async move { upkeep.walk().await });
+        let upkeep = self.clone();
+        tasks.spawn(async move { upkeep.look().await });
+        let upkeep = self.clone();
+        tasks.spawn(async move { upkeep.remove().await });
+    }
+
+    /// Takes one step after the other: as `pace` says while there is more to do, and
+    /// after about `idle` when there is not. A step that fails is said once, until one
+    /// succeeds again, and tried again.
+    async fn repeat<F>(
+        &self,
+        what: &'static str,
+        idle: Duration,
+        pace: Pace,
+        mut step: impl FnMut() -> F,
+    ) where
+        F: Future<Output = Result<bool, store::Error>>,
+    {
+        let mut well = true;
+        // So that servers which begin together do not go on together.
+        let mut pause = idle.mul_f64(rand::rng().random_range(0.0..1.0));
+        loop {
+            tokio::select! {
+                biased;
+                () = self.closing.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            let began = Instant::now();
+            let stepped = tokio::select! {
+                biased;
+                () = self.closing.cancelled() => return,
+                stepped = step() => stepped,
+            };
+            let more = match stepped {
+                Ok(more) => {
+                    well = true;
+                    more
+                }
+                Err(error) => {
+                    add(&self.figures.failures, 1);
+                    if well {
+                        tracing::warn!(what, causes = %Causes(&error), "work behind the calls failed; it is tried again");
+                    }
+                    well = false;
+                    false
+                }
+            };
+            pause = match (more, pace) {
+                (true, Pace::AtOnce) => Duration::ZERO,
+                (true, Pace::HalfTheTime) => began.elapsed(),
+                (false, _) => idle.mul_f64(rand::rng().random_range(0.75..=1.0)),
+            };
+        }
+    }
+}
+
+/// How steps follow each other while there is more to do.
+#[derive(Clone, Copy)]
+enum Pace {
+    /// What waits for it gets later.
+    AtOnce,
+    /// A pause as long as the step, so that it takes half of a connection at most.
+    HalfTheTime,
+}
