@@ -3,17 +3,25 @@
 
 mod answer;
 mod args;
+mod audit;
 mod demo;
 mod duration;
 mod exit;
+mod hold;
 mod input;
+mod listing;
 mod lookup;
 mod output;
+mod pending;
 mod policy;
+mod records;
 mod report;
 mod reserve;
 mod resolve;
+mod scope;
+mod status;
 mod table;
+mod target;
 mod value;
 mod words;
 
@@ -64,7 +72,15 @@ enum Other {
     Lookup(Box<lookup::LookupFlags>),
     Resolve(Box<resolve::ResolveFlags>),
     #[command(subcommand)]
+    Pending(pending::PendingCommand),
+    #[command(subcommand)]
+    Records(records::RecordsCommand),
+    Audit(audit::AuditFlags),
+    #[command(subcommand)]
     Policy(policy::PolicyCommand),
+    Hold(hold::HoldFlags),
+    Release(hold::ReleaseFlags),
+    Status(status::StatusFlags),
 }
 
 /// Bring a Postgres database to the schema of this version
@@ -189,7 +205,13 @@ async fn dispatch(work: Work) -> Result<Exit, Error> {
         Other::Renew(flags) => report::renew(&flags).await,
         Other::Lookup(flags) => lookup::run(&flags).await,
         Other::Resolve(flags) => resolve::run(&flags).await,
+        Other::Pending(command) => pending::run(&command).await,
+        Other::Records(command) => records::run(&command).await,
+        Other::Audit(flags) => audit::run(&flags).await,
         Other::Policy(command) => policy::run(&command).await,
+        Other::Hold(flags) => hold::hold(&flags).await,
+        Other::Release(flags) => hold::release(&flags).await,
+        Other::Status(flags) => status::run(&flags).await,
     }
 }
 

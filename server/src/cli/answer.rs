@@ -1,12 +1,15 @@
 //! Answers of the service as trees of fields, with the names and the shape of the
 //! protos. Knows messages, not commands.
 
+pub(crate) mod seen;
+
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use reprise_client::proto::{
-    Adjustment, Content, EarlierAttempts, FingerprintRule, Header, Mismatch, Pending, Policy,
-    Processing, RecordName, RecordSummary, ReportDisposition, ResultGone, StartOver, content::Body,
+    Adjustment, Content, EarlierAttempts, FingerprintRule, Header, Mismatch, OnLapse, Pending,
+    PendingClaim, Policy, Processing, RecordName, RecordSummary, ReportDisposition, ResultGone,
+    StartOver, content::Body,
 };
 use reprise_client::{
     Acquired, Found, Lease, Marked, Outcome, Reading, Recorded, Renewed, Reported, Reserved,
@@ -14,6 +17,7 @@ use reprise_client::{
 };
 
 use super::value::{Fields, Value};
+use super::words;
 
 /// The answer to Reserve.
 pub(crate) fn reserved(answer: &Reserved) -> Fields {
@@ -52,6 +56,27 @@ pub(crate) fn found(answer: &Found) -> Fields {
         .with("record", record(&answer.record))
 }
 
+/// Who a record is, and what it has been so far, without its outcome.
+pub(crate) fn identity(found: &Found) -> Fields {
+    let record = &found.record;
+    let pending = match &found.reading {
+        Reading::Pending(it) => Some(pending(it)),
+        _ => None,
+    };
+    Fields::new()
+        .with("name", record_name(&found.name))
+        .with("record_id", &*record.record_id)
+        .with("effect_key", &*record.effect_key)
+        .with("state", words::state(record))
+        .with("pending", pending)
+        .with("create_time", record.create_time)
+        .with("update_time", record.update_time)
+        .with("revision", record.revision)
+        .with("correlation_id", &*record.correlation_id)
+        .with("resource_id", &*record.resource_id)
+        .with("provider_reference", &*record.provider_reference)
+}
+
 /// The answer to Complete, Fail and MarkPending.
 pub(crate) fn reported(answer: &Reported) -> Fields {
     Fields::new()
@@ -84,7 +109,7 @@ pub(crate) fn resolved(answer: &Resolved) -> Fields {
         .with("record", record(&answer.record))
 }
 
-fn record_name(name: &RecordName) -> Fields {
+pub(crate) fn record_name(name: &RecordName) -> Fields {
     Fields::new()
         .with("tenant", &*name.tenant)
         .with("operation", &*name.operation)
@@ -123,7 +148,7 @@ fn acquired(grant: &Acquired) -> Fields {
         .with("lease_remaining", left(&grant.lease))
         .with("lease_expire_time", lease_end)
         .with("result_bytes_max", grant.result_bytes_max)
-        .with("on_lapse", word(grant.on_lapse.as_str_name(), "ON_LAPSE_"))
+        .with("on_lapse", on_lapse(grant.on_lapse))
         .with("reason", word(grant.reason.as_str_name(), "GRANT_REASON_"))
         .with("earlier", earlier(&grant.earlier))
 }
@@ -170,11 +195,13 @@ fn header(header: &Header) -> Fields {
 }
 
 fn processing(processing: &Processing) -> Fields {
+    let reason = word(processing.reason().as_str_name(), "PROCESSING_REASON_");
     Fields::new()
         .with("owner", &*processing.owner)
         .with("lease_remaining", processing.lease_remaining)
         .with("lease_expire_time", processing.lease_expire_time)
         .with("retry_after", processing.retry_after)
+        .with("reason", reason)
 }
 
 fn pending(pending: &Pending) -> Fields {
@@ -191,6 +218,14 @@ fn pending(pending: &Pending) -> Fields {
         .with("retry_after", pending.retry_after)
         .with("yours", pending.yours)
         .with("token", token.map_or(Value::None, Value::Opaque))
+        .with("claim", pending.claim.as_ref().map(pending_claim))
+}
+
+fn pending_claim(claim: &PendingClaim) -> Fields {
+    Fields::new()
+        .with("owner", &*claim.owner)
+        .with("take_time", claim.take_time)
+        .with("lease_expire_time", claim.lease_expire_time)
 }
 
 fn mismatch(mismatch: &Mismatch) -> Fields {
@@ -230,10 +265,9 @@ pub(crate) fn policy(policy: &Policy) -> Fields {
     Fields::new()
         .with("tenant", &*policy.tenant)
         .with("operation", &*policy.operation)
-        .with(
-            "on_lapse",
-            word(policy.on_lapse().as_str_name(), "ON_LAPSE_"),
-        )
+        .with("mode", word(policy.mode().as_str_name(), "MODE_"))
+        .with("inherits", policy.inherits)
+        .with("on_lapse", on_lapse(policy.on_lapse()))
         .with("repeat_within", policy.repeat_within)
         .with("lease", policy.lease)
         .with("wait_max", policy.wait_max)
@@ -245,6 +279,12 @@ pub(crate) fn policy(policy: &Policy) -> Fields {
         .with("settle_after", policy.settle_after)
         .with("etag", &*policy.etag)
         .with("update_time", policy.update_time)
+}
+
+/// Unset where a policy that inherits says nothing.
+fn on_lapse(on_lapse: OnLapse) -> Option<&'static str> {
+    let word = word(on_lapse.as_str_name(), "ON_LAPSE_");
+    Some(word).filter(|word| *word != UNSET)
 }
 
 fn disposition(disposition: ReportDisposition) -> &'static str {

@@ -2,7 +2,7 @@
 //! parsed here is one that the service accepts.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use clap::Args;
@@ -265,6 +265,26 @@ fn fixed_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
 pub(crate) fn moment(text: &str) -> Result<prost_types::Timestamp, String> {
     text.parse()
         .map_err(|_| "must be a time as in RFC 3339, e.g. 2026-07-01T12:00:00Z".into())
+}
+
+/// Reads a moment, or how long ago it was.
+pub(crate) fn moment_or_ago(text: &str) -> Result<prost_types::Timestamp, String> {
+    if let Ok(ago) = duration::parse(text) {
+        let then = SystemTime::now().checked_sub(ago);
+        return Ok(then.unwrap_or(SystemTime::UNIX_EPOCH).into());
+    }
+    moment(text).map_err(|allowed| format!("{allowed}, or how long ago, e.g. 2h"))
+}
+
+/// Longest reason, in bytes.
+const REASON_BYTES_MAX: usize = 1024;
+
+/// Checks why something is done.
+pub(crate) fn reason(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() || text.len() > REASON_BYTES_MAX {
+        return Err(format!("must be 1 to {REASON_BYTES_MAX} bytes"));
+    }
+    Ok(text.to_owned())
 }
 
 /// `user@host`, for people who read a record later.

@@ -4,6 +4,7 @@
 mod caller;
 mod provider;
 mod scenes;
+mod worker;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -23,6 +24,9 @@ use provider::{Charge, Provider};
 
 /// How long a call of the demo may take.
 const DEADLINE: Duration = Duration::from_secs(10);
+
+/// What the demo's intents do.
+const OPERATION: &str = "charge";
 
 /// Show in ten seconds what this is for
 ///
@@ -74,10 +78,13 @@ async fn show(flags: &DemoFlags, server: &str, directory: &TempDir) -> Result<()
         None => "with a server of its own at",
     };
     say(&format!("Reprise demo, {whose} {server}\n\n"))?;
+    worker::settle_soon(&stage).await?;
     scenes::rush(&stage).await?;
     scenes::changed_amount(&stage).await?;
     scenes::killed_caller(&stage).await?;
-    close(&stage)
+    close(&stage)?;
+    worker::look_back(&stage).await?;
+    say("\nTwo intents, two charges. Every caller knows how its intent ended.\n")
 }
 
 /// Shows what the provider did, and compares it with what was promised.
@@ -113,7 +120,7 @@ fn close(stage: &Stage) -> Result<(), Error> {
         count == 2,
         format!("there are {count} charges for 2 orders"),
     )?;
-    say("\nTwo intents, two charges. Every caller knows how its intent ended.\n")
+    say("\n")
 }
 
 /// What the scenes share.
@@ -160,7 +167,7 @@ impl Intent {
     }
 
     fn reserve(&self) -> Reserve {
-        let name = record_name(&self.tenant, "charge", "", &self.order);
+        let name = record_name(&self.tenant, OPERATION, "", &self.order);
         Reserve::new(name, Identity::json(self.payload()))
             .owner(args::user_at_host())
             .instruction(self.payload())

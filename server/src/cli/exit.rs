@@ -82,6 +82,11 @@ impl Error {
         Error::Other(format!("{error:#}"))
     }
 
+    /// Whoever read standard output closed it.
+    pub(crate) fn is_closed_output(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+    }
+
     /// The code to exit with.
     pub(crate) fn exit(&self) -> Exit {
         match self {
@@ -106,7 +111,8 @@ impl Error {
     }
 }
 
-fn call_exit(error: &CallError) -> Exit {
+/// The code that a call's error means.
+pub(crate) fn call_exit(error: &CallError) -> Exit {
     match error {
         CallError::Endpoint { .. } | CallError::TooLarge { .. } => Exit::Usage,
         CallError::NotSent(_) | CallError::OutcomeUnknown(_) | CallError::UnknownOutcome { .. } => {
@@ -125,28 +131,42 @@ fn call_exit(error: &CallError) -> Exit {
 
 /// `REASON: text`, with the fields at fault.
 fn told(error: &CallError) -> String {
+    let Some(fault) = error.fault() else {
+        return error.to_string();
+    };
+    let (reason, text) = reason_and_text(error);
+    let mut told = format!("{reason}: {text}");
+    if let Some(after) = retry_after(fault) {
+        told.push_str(&after);
+    }
+    told
+}
+
+/// Why a call had no answer, as a word and as text with the fields at fault.
+pub(crate) fn reason_and_text(error: &CallError) -> (&'static str, String) {
     let (fallback, fault) = match error {
         CallError::NotSent(fault) => ("NOT_SENT", fault),
         CallError::OutcomeUnknown(fault) => ("OUTCOME_UNKNOWN", fault),
         CallError::Refused(fault) => ("REFUSED", fault),
-        other => return other.to_string(),
+        other => return ("OTHER", other.to_string()),
     };
     let reason = match fault.reason {
         Reason::Unspecified => fallback,
         reason => super::answer::word(reason.as_str_name(), "ERROR_REASON_"),
     };
-    let mut told = format!("{reason}: {}", fault.message);
+    let mut text = fault.message.clone();
     for field in &fault.fields {
-        told.push_str(&format!(
+        text.push_str(&format!(
             "\n  {}: {}",
             flag_of(&field.field),
             field.description
         ));
     }
-    if let Some(after) = retry_after(fault) {
-        told.push_str(&after);
+    if let Some(over) = fault.claim_over {
+        let state = super::answer::word(over.state.as_str_name(), "STATE_");
+        text.push_str(&format!("\n  the record is {state}"));
     }
-    told
+    (reason, text)
 }
 
 fn retry_after(fault: &Fault) -> Option<String> {

@@ -9,6 +9,7 @@ use reprise_client::Client;
 use reprise_client::proto::{
     self, GetPolicyRequest, GetPolicyResponse, ListPoliciesRequest, PutPolicyRequest,
 };
+use reprise_domain::policy::Mode;
 use reprise_domain::{Policy, Timestamp};
 
 use super::args::{self, OutputFlags, ServerFlags};
@@ -22,8 +23,6 @@ use document::{Document, Named};
 
 /// Policies of one page.
 const PAGE_SIZE: u32 = 100;
-/// Longest reason, in bytes.
-const REASON_BYTES_MAX: usize = 1024;
 
 /// Read and write the settings of operations
 #[derive(Subcommand, Debug)]
@@ -55,7 +54,7 @@ pub(crate) struct PutFlags {
     #[command(flatten)]
     document: Document,
     /// Why, for people: 1 byte to 1 KiB
-    #[arg(long, value_parser = reason)]
+    #[arg(long, value_parser = args::reason)]
     reason: String,
     #[command(flatten)]
     write: WriteFlags,
@@ -86,7 +85,7 @@ pub(crate) struct ApplyFlags {
     /// The file
     file: PathBuf,
     /// Why, for people: 1 byte to 1 KiB; the file's name unless given
-    #[arg(long, value_parser = reason)]
+    #[arg(long, value_parser = args::reason)]
     reason: Option<String>,
     #[command(flatten)]
     write: WriteFlags,
@@ -124,11 +123,17 @@ async fn get(flags: &GetFlags) -> Result<Exit, Error> {
         proto::PolicySource::Tenant => "The tenant's default.",
         _ => "The default that is built in.",
     };
-    let policy = stored.policy.unwrap_or_default();
+    let policy = stored.policy.clone().unwrap_or_default();
     let answer = Fields::new()
         .with("source", source)
+        .with("held", stored.held)
         .with("policy", answer::policy(&policy));
-    Output::new(&flags.output).answer(words, &answer)?;
+    let held = match (stored.held, policy.mode()) {
+        (false, _) => "",
+        (true, proto::Mode::Hold) => "\nHELD: nobody is granted an attempt.",
+        (true, _) => "\nHELD by a wider scope: nobody is granted an attempt.",
+    };
+    Output::new(&flags.output).answer(format!("{words}{held}"), &answer)?;
     Ok(Exit::Done)
 }
 
@@ -176,8 +181,18 @@ fn list_table(tenant: &str, policies: &[Fields]) -> String {
             cell(policy, "lease"),
             cell(policy, "result_retention"),
             cell(policy, "memory_retention"),
+            cell(policy, "mode"),
             cell(policy, "update_time"),
         ]
+    };
+    // What inherits says nothing of its own.
+    let line = |policy: &Fields| match policy.at("inherits") {
+        Some(Value::Flag(true)) => {
+            let [operation, .., mode, written] = line(policy);
+            let wider = || "(wider)".to_owned();
+            [operation, wider(), wider(), wider(), wider(), mode, written]
+        }
+        _ => line(policy),
     };
     let lines: Vec<_> = policies.iter().map(line).collect();
     let head = [
@@ -186,6 +201,7 @@ fn list_table(tenant: &str, policies: &[Fields]) -> String {
         "LEASE",
         "RESULT KEPT",
         "REMEMBERED",
+        "MODE",
         "WRITTEN",
     ];
     table::columns(head, &lines)
@@ -193,18 +209,15 @@ fn list_table(tenant: &str, policies: &[Fields]) -> String {
 
 async fn put(flags: &PutFlags) -> Result<Exit, Error> {
     let client = flags.server.client()?;
-    let (tenant, operation) = (
-        flags.document.tenant.clone(),
-        flags.document.operation.clone(),
-    );
-    let stored = Stored::read(&read(&client, &tenant, &operation).await?)?;
-    let policy = flags.document.applied_to(stored.policy.clone());
+    let document = &flags.document;
+    let stored = read(&client, &document.tenant, &document.operation).await?;
+    let stored = Stored::read(&stored)?;
+    let policy = document.applied_to(stored.policy.clone());
     let policy = policy.map_err(|error| error.for_flags())?;
-    let named = Named {
-        tenant,
-        operation,
-        policy,
-    };
+    // The mode alone makes no settings of its own.
+    let inherits = document.inherits() || (stored.inherits && !document.has_settings());
+    let named = document.with(policy, inherits);
+    let named = named.map_err(|error| error.for_flags())?;
     let plan = vec![Step::new(named, stored)];
     carry_out(&client, plan, &flags.write, &flags.reason, &flags.output).await
 }
@@ -234,9 +247,11 @@ async fn read(client: &Client, tenant: &str, operation: &str) -> Result<GetPolic
         .await?)
 }
 
-/// The policy in force under a name, and the etag of what is stored there.
+/// The policy in force under a name, with mode and etag of what is stored there.
 struct Stored {
     policy: Policy,
+    /// It has no settings of its own; also where nothing is stored.
+    inherits: bool,
     etag: String,
 }
 
@@ -245,8 +260,16 @@ impl Stored {
         let message = answer.policy.clone().unwrap_or_default();
         let unreadable =
             |error| Error::Other(format!("the server's policy cannot be read: {error}"));
+        let policy = convert::policy(&message, &Policy::default()).map_err(unreadable)?;
         Ok(Stored {
-            policy: convert::policy(&message, &Policy::default()).map_err(unreadable)?,
+            policy: Policy {
+                mode: match message.mode() {
+                    proto::Mode::Hold => Mode::Hold,
+                    _ => Mode::Enforce,
+                },
+                ..policy
+            },
+            inherits: message.inherits || message.etag.is_empty(),
             etag: message.etag,
         })
     }
@@ -266,14 +289,32 @@ struct Difference {
 }
 
 impl Step {
-    fn new(wanted: Named, stored: Stored) -> Step {
-        let before = document::settings(&stored.policy).0.into_iter();
-        let after = document::settings(&wanted.policy).0;
-        let changed = before.zip(after).filter(|((_, from), (_, to))| from != to);
-        let differences =
-            changed.map(|((setting, from), (_, to))| Difference { setting, from, to });
+    fn new(mut wanted: Named, stored: Stored) -> Step {
+        // Who holds an operation means it: what says nothing of the mode leaves it.
+        if !wanted.has_mode {
+            wanted.policy.mode = stored.policy.mode;
+        }
+        let mut differences = Vec::new();
+        let mut compare = |setting, from: Value, to: Value| {
+            if from != to {
+                differences.push(Difference { setting, from, to });
+            }
+        };
+        let mode = |policy: &Policy| document::mode(policy.mode).into();
+        compare("mode", mode(&stored.policy), mode(&wanted.policy));
+        if !stored.etag.is_empty() {
+            let (from, to) = (stored.inherits, wanted.inherits);
+            compare("inherits", from.into(), to.into());
+        }
+        if !wanted.inherits {
+            let before = document::settings(&stored.policy).0.into_iter();
+            let after = document::settings(&wanted.policy).0;
+            for ((setting, from), (_, to)) in before.zip(after) {
+                compare(setting, from, to);
+            }
+        }
         Step {
-            differences: differences.collect(),
+            differences,
             wanted,
             etag: stored.etag,
         }
@@ -283,12 +324,14 @@ impl Step {
         let Named {
             tenant,
             operation,
+            inherits,
             policy,
+            ..
         } = &self.wanted;
         convert::policy_as_stored(&StoredPolicy {
             tenant: tenant.clone(),
             operation: operation.clone(),
-            policy: Some(policy.clone()),
+            policy: (!inherits).then(|| policy.clone()),
             mode: policy.mode,
             etag: self.etag.clone(),
             updated_at: Timestamp(0),
@@ -379,11 +422,4 @@ async fn carry_out(
         Some(error) => Err(error.into()),
         None => Ok(Exit::Done),
     }
-}
-
-fn reason(text: &str) -> Result<String, String> {
-    if text.is_empty() || text.len() > REASON_BYTES_MAX {
-        return Err(format!("must be 1 to {REASON_BYTES_MAX} bytes"));
-    }
-    Ok(text.to_owned())
 }

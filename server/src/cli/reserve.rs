@@ -240,10 +240,14 @@ impl TokenFile {
     }
 
     /// Writes the token and puts the file in its place.
-    pub(crate) fn keep(mut self, token: &Bytes) -> Result<(), Error> {
+    pub(crate) fn keep(self, token: &Bytes) -> Result<(), Error> {
+        self.keep_text(&format!("{}\n", STANDARD.encode(token)))
+    }
+
+    /// Writes a text that holds tokens and puts the file in its place.
+    pub(crate) fn keep_text(mut self, text: &str) -> Result<(), Error> {
         let failed = || Error::io(self.path.display().to_string());
-        let text = STANDARD.encode(token);
-        writeln!(self.begun, "{text}").map_err(failed())?;
+        self.begun.write_all(text.as_bytes()).map_err(failed())?;
         self.begun.as_file().sync_all().map_err(failed())?;
         let persisted = self.begun.persist(&self.path);
         persisted.map_err(|error| Error::io(self.path.display().to_string())(error.error))?;

@@ -1,4 +1,13 @@
-//! `reprise resolve`: a person tells a record what happened.
+//! `reprise resolve`: tells a record what was found out, as its operator or by a claim;
+//! or many records, from a file.
+
+mod claim;
+mod csv;
+mod judge;
+mod many;
+mod progress;
+mod rows;
+mod summary;
 
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
@@ -14,23 +23,30 @@ use reprise_client::proto::{
 use reprise_client::{AttemptId, Found, Resolved};
 use reprise_domain::text::INSTRUCTION_BYTES_MAX;
 
-use super::args::{self, ContentFlags, NameFlags, OutputFlags, ServerFlags};
+use super::args::{self, ContentFlags, OutputFlags, ServerFlags};
 use super::exit::{Error, Exit};
 use super::input::{Source, Stdin};
 use super::output::{Output, note};
 use super::report::{self, CHECK_AFTER_MAX};
 use super::reserve::TokenFile;
+use super::target::TargetFlags;
 use super::{answer, duration, table, wire_duration, words};
+pub(crate) use claim::ClaimFlags;
+use many::ManyFlags;
 
-/// Tell a record what happened, as its operator
+/// Tell a record what was found out: as its operator, by a claim, or many from a file
 ///
-/// Reads the record, shows what would be overridden, and asks on a terminal.
+/// As operator it reads the record, shows what would be overridden, and asks on a terminal.
 #[derive(Args, Debug)]
-#[command(group = ArgGroup::new("found").required(true).args(["applied", "not_applied", "take_over", "failed", "still_unknown"]))]
-#[command(group = ArgGroup::new("basis").required(true).args(["evidence", "evidence_file"]))]
+#[command(group = ArgGroup::new("found").required(true).args(["applied", "not_applied", "take_over", "failed", "still_unknown", "from"]))]
+#[command(group = ArgGroup::new("basis").required(true).multiple(true).args(["evidence", "evidence_file", "from"]))]
 pub(crate) struct ResolveFlags {
     #[command(flatten)]
-    name: NameFlags,
+    target: TargetFlags,
+    #[command(flatten)]
+    claim: ClaimFlags,
+    #[command(flatten)]
+    many: ManyFlags,
     /// It took place: completed, with the content as its result
     #[arg(long, help_heading = "What was found out")]
     applied: bool,
@@ -46,8 +62,14 @@ pub(crate) struct ResolveFlags {
     /// Still not known
     #[arg(long, help_heading = "What was found out")]
     still_unknown: bool,
-    /// What that rests on, in words: 1 byte to 16 KiB
-    #[arg(long, value_name = "TEXT")]
+    /// What that rests on, in words: 1 byte to 16 KiB. With --from it counts for lines
+    /// without one
+    #[arg(
+        long,
+        visible_alias = "reason",
+        value_name = "TEXT",
+        conflicts_with = "evidence_file"
+    )]
     evidence: Option<String>,
     /// The same from a file; `-` reads standard input
     #[arg(long, value_name = "FILE")]
@@ -59,7 +81,7 @@ pub(crate) struct ResolveFlags {
     #[arg(long, conflicts_with_all = ["applied", "still_unknown"])]
     effect_key_spent: bool,
     /// The revision that you read; the present one unless given
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["claim", "claim_file"])]
     revision: Option<u64>,
     /// Do not ask
     #[arg(long)]
@@ -94,25 +116,32 @@ pub(crate) struct ResolveFlags {
 }
 
 pub(crate) async fn run(flags: &ResolveFlags) -> Result<Exit, Error> {
+    let mut stdin = Stdin::default();
+    let evidence = evidence(flags, &mut stdin)?;
+    if let Some(from) = &flags.many.from {
+        return many::run(flags, from, evidence, &mut stdin).await;
+    }
+    let target = flags.target.target()?;
+    let mut request = ResolveRequest {
+        outcome: Some(outcome(flags, &mut stdin)?),
+        effect_key_spent: flags.effect_key_spent,
+        evidence: evidence.unwrap_or_default(),
+        actor: flags.actor.clone().unwrap_or_else(args::user_at_host),
+        ..ResolveRequest::default()
+    };
     let client = flags.server.client()?;
-    let mut request = request(flags)?;
     let token_file = flags.token_file.as_deref().map(TokenFile::create);
     let token_file = token_file.transpose()?;
     let lookup = LookupRequest {
-        target: request.record.clone().map(Target::Record),
+        target: Some(target),
         ..LookupRequest::default()
     };
     let found = client.lookup(lookup).await?;
-    show(flags, &found);
-    if !flags.yes && io::stdin().is_terminal() {
-        confirm()?;
-    }
-    let revision = flags.revision.unwrap_or(found.record.revision);
-    let authority = OperatorOverride { revision };
-    request.authority = Some(resolve_request::Authority::OperatorOverride(authority));
-    let again = flags_to_repeat(&request, revision);
+    request.authority = Some(authority(flags, &found, &mut stdin)?);
+    request.record = Some(found.name);
+    let again = flags_to_repeat(&request);
     let resolved = client.resolve(request).await.inspect_err(|error| {
-        if error.outcome_unknown() {
+        if let (true, Some(again)) = (error.outcome_unknown(), again) {
             note!("note: to repeat this very resolution, add {again}");
         }
     })?;
@@ -122,6 +151,25 @@ pub(crate) async fn run(flags: &ResolveFlags) -> Result<Exit, Error> {
     tell(flags, &resolved)
 }
 
+/// By what right. An operator is shown what would be overridden, and asked.
+fn authority(
+    flags: &ResolveFlags,
+    found: &Found,
+    stdin: &mut Stdin,
+) -> Result<resolve_request::Authority, Error> {
+    if flags.claim.is_given() {
+        let claim = flags.claim.read(&found.record.record_id, stdin)?;
+        return Ok(resolve_request::Authority::Claim(claim));
+    }
+    show(flags, found);
+    if !flags.yes && io::stdin().is_terminal() {
+        confirm("Override it?")?;
+    }
+    let revision = flags.revision.unwrap_or(found.record.revision);
+    let authority = OperatorOverride { revision };
+    Ok(resolve_request::Authority::OperatorOverride(authority))
+}
+
 fn tell(flags: &ResolveFlags, resolved: &Resolved) -> Result<Exit, Error> {
     report::warn_adjusted(&resolved.adjusted);
     let what = report::disposition(resolved.disposition);
@@ -129,6 +177,11 @@ fn tell(flags: &ResolveFlags, resolved: &Resolved) -> Result<Exit, Error> {
     let words = match &resolved.acquired {
         Some(_) => {
             format!("{what}. The attempt is yours: carry it out, then report it with the token.")
+        }
+        None if resolved.held.is_some() => {
+            "Held: an operator stopped this operation. Nothing was written, do not carry it \
+             out; `reprise status` says since when."
+                .to_owned()
         }
         None if flags.take_over => {
             format!(
@@ -140,6 +193,7 @@ fn tell(flags: &ResolveFlags, resolved: &Resolved) -> Result<Exit, Error> {
     let token_file = flags.token_file.as_deref();
     Output::new(&flags.output).grant(words, answer::resolved(resolved), token_file)?;
     match &resolved.acquired {
+        None if resolved.held.is_some() => Ok(Exit::Processing),
         None if flags.take_over => Ok(exit(&resolved.record)),
         _ => Ok(Exit::Done),
     }
@@ -155,19 +209,6 @@ fn exit(record: &RecordSummary) -> Exit {
         (State::Failed, _) => Exit::Failed,
         (State::Unspecified, _) => Exit::Unknown,
     }
-}
-
-/// The request without the authority, which takes a look at the record.
-fn request(flags: &ResolveFlags) -> Result<ResolveRequest, Error> {
-    let mut stdin = Stdin::default();
-    Ok(ResolveRequest {
-        record: Some(flags.name.message()),
-        authority: None,
-        outcome: Some(outcome(flags, &mut stdin)?),
-        effect_key_spent: flags.effect_key_spent,
-        evidence: evidence(flags, &mut stdin)?,
-        actor: flags.actor.clone().unwrap_or_else(args::user_at_host),
-    })
 }
 
 fn outcome(flags: &ResolveFlags, stdin: &mut Stdin) -> Result<resolve_request::Outcome, Error> {
@@ -212,27 +253,29 @@ fn outcome(flags: &ResolveFlags, stdin: &mut Stdin) -> Result<resolve_request::O
 }
 
 /// What a repeat of the command must not choose anew.
-fn flags_to_repeat(request: &ResolveRequest, revision: u64) -> String {
-    let revision = format!("--revision {revision}");
-    match &request.outcome {
-        Some(resolve_request::Outcome::TakeOver(it)) => {
-            format!("{revision} --attempt-id {}", hex::encode(&it.attempt_id))
-        }
-        _ => revision,
+fn flags_to_repeat(request: &ResolveRequest) -> Option<String> {
+    let mut flags = Vec::new();
+    if let Some(resolve_request::Authority::OperatorOverride(it)) = &request.authority {
+        flags.push(format!("--revision {}", it.revision));
     }
+    if let Some(resolve_request::Outcome::TakeOver(it)) = &request.outcome {
+        flags.push(format!("--attempt-id {}", hex::encode(&it.attempt_id)));
+    }
+    (!flags.is_empty()).then(|| flags.join(" "))
 }
 
-fn evidence(flags: &ResolveFlags, stdin: &mut Stdin) -> Result<String, Error> {
+/// What it rests on, where it was said.
+fn evidence(flags: &ResolveFlags, stdin: &mut Stdin) -> Result<Option<String>, Error> {
     let (flag, text) = match (&flags.evidence, &flags.evidence_file) {
         (Some(text), _) => ("--evidence", text.clone()),
         (None, Some(source)) => ("--evidence-file", stdin.text(source)?),
-        (None, None) => ("--evidence", String::new()),
+        (None, None) => return Ok(None),
     };
     if text.is_empty() || text.len() > INSTRUCTION_BYTES_MAX {
         let allowed = format!("must be 1 to {INSTRUCTION_BYTES_MAX} bytes");
         return Err(Error::Usage(format!("{flag}: {allowed}")));
     }
-    Ok(text)
+    Ok(Some(text))
 }
 
 /// Shows what is about to be overridden, on standard error: the answer comes later.
@@ -252,15 +295,20 @@ fn show(flags: &ResolveFlags, found: &Found) {
         );
     }
     if flags.not_applied || flags.take_over || flags.failed {
-        note!(
-            "note: that the provider shows nothing proves nothing while a request may still \
-             be under way, or once the provider has forgotten."
-        );
+        note_absence();
     }
 }
 
-fn confirm() -> Result<(), Error> {
-    note!("Override it? Type yes:");
+fn note_absence() {
+    note!(
+        "note: that the provider shows nothing proves nothing while a request may still \
+         be under way, or once the provider has forgotten."
+    );
+}
+
+/// Asks a person.
+pub(crate) fn confirm(question: &str) -> Result<(), Error> {
+    note!("{question} Type yes:");
     let mut answer = String::new();
     io::stdin()
         .read_line(&mut answer)

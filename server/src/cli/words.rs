@@ -1,8 +1,8 @@
 //! What an answer means and what to do next, in words for people.
 
 use reprise_client::proto::{
-    FailureKind, GrantReason, MismatchReason, Pending, PendingReason, Processing, RecordSummary,
-    StartOver, State,
+    FailureKind, GrantReason, MismatchReason, Pending, PendingReason, Processing, ProcessingReason,
+    RecordSummary, StartOver, State,
 };
 use reprise_client::{Acquired, Found, Outcome, Reading, Reserved};
 
@@ -64,6 +64,18 @@ pub(crate) fn record(record: &RecordSummary) -> &'static str {
     }
 }
 
+/// The state of a record in two words at most.
+pub(crate) fn state(record: &RecordSummary) -> &'static str {
+    match (record.state(), record.failure_kind()) {
+        (State::Processing, _) => "PROCESSING",
+        (State::Completed, _) => "COMPLETED",
+        (State::Failed, FailureKind::Retryable) => "FAILED retryable",
+        (State::Failed, _) => "FAILED final",
+        (State::Pending, _) => "PENDING",
+        (State::Unspecified, _) => "UNKNOWN",
+    }
+}
+
 fn acquired(grant: &Acquired, attempt: u32) -> String {
     let why = match grant.reason {
         GrantReason::First => "nobody did before",
@@ -91,6 +103,11 @@ fn acquired(grant: &Acquired, attempt: u32) -> String {
 }
 
 fn processing(processing: &Processing) -> String {
+    if processing.reason() == ProcessingReason::Held {
+        return "Held: an operator stopped this operation. Do not carry it out; ask again \
+                later. `reprise status` says since when."
+            .to_owned();
+    }
     let owner = match table::visible(&processing.owner) {
         owner if owner.is_empty() => "Somebody".to_owned(),
         owner => owner,
@@ -118,10 +135,18 @@ fn pending(pending: &Pending) -> String {
         PendingReason::ContradictoryReports => "reports about it contradict each other",
         PendingReason::Unspecified => "for a reason that this program does not know",
     };
-    format!(
-        "Pending: {why}. Do not carry it out and do not start over.\n\
-         Ask the provider about the effect key, then tell the record: `reprise resolve`."
-    )
+    let next = match &pending.claim {
+        None => "Ask the provider about the effect key, then tell the record: `reprise resolve`."
+            .to_owned(),
+        Some(claim) => {
+            let owner = match table::visible(&claim.owner) {
+                owner if owner.is_empty() => "Somebody".to_owned(),
+                owner => owner,
+            };
+            format!("{owner} is finding out: see what comes of it before you do.")
+        }
+    };
+    format!("Pending: {why}. Do not carry it out and do not start over.\n{next}")
 }
 
 fn gone(start_over: StartOver) -> String {

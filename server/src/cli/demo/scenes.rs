@@ -7,15 +7,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use reprise_client::proto::{
-    Applied, Content, LookupRequest, OperatorOverride, PendingReason, ResolveRequest,
-    content::Body, lookup_request::Target, resolve_request,
+    Content, LookupRequest, PendingReason, content::Body, lookup_request::Target,
 };
 use reprise_client::{Ending, Found, Reading};
 use tokio::task::JoinSet;
 
 use super::caller::{self, CHARGED};
-use super::{Intent, Stage, claim, euros, heading, say, step};
-use crate::cli::args::user_at_host;
+use super::{Intent, Stage, claim, euros, heading, say, step, worker};
 use crate::cli::exit::Error;
 use crate::cli::{answer, duration, wire_duration};
 
@@ -129,7 +127,7 @@ pub(super) async fn killed_caller(stage: &Stage) -> Result<(), Error> {
         "is not let through: the money may be gone already",
     )?;
 
-    let receipt = resolve(stage, &found).await?;
+    let receipt = worker::find_out(stage).await?;
     let ran = caller::charge(&stage.client, intent, &stage.provider, Duration::ZERO).await?;
     let Ending::Completed(result) = &ran.ending else {
         return claim(false, format!("a retry was answered {:?}", ran.ending));
@@ -217,51 +215,6 @@ fn pending_reason(found: &Found) -> Result<&'static str, Error> {
              It needs the default policy"
         ))),
     }
-}
-
-/// The operator asks the provider about the effect key and tells the record.
-async fn resolve(stage: &Stage, found: &Found) -> Result<Content, Error> {
-    let key = &found.record.effect_key;
-    let charges = stage.provider.charges()?;
-    let Some(charge) = charges.iter().find(|charge| charge.effect_key == *key) else {
-        claim(
-            false,
-            "the provider has no charge under the record's effect key",
-        )?;
-        return Ok(Content::default());
-    };
-    let evidence = format!(
-        "the provider's ledger has {} under effect key {key}",
-        charge.id
-    );
-    step(
-        "an operator",
-        &format!(
-            "asks the provider: {} is there under the record's effect key,",
-            charge.id
-        ),
-    )?;
-    let result = charge.result();
-    let request = ResolveRequest {
-        record: Some(found.name.clone()),
-        authority: Some(resolve_request::Authority::OperatorOverride(
-            OperatorOverride {
-                revision: found.record.revision,
-            },
-        )),
-        outcome: Some(resolve_request::Outcome::Applied(Applied {
-            result: Some(result.clone()),
-        })),
-        evidence,
-        actor: user_at_host(),
-        ..ResolveRequest::default()
-    };
-    stage.client.resolve(request).await?;
-    step(
-        "",
-        "and resolves the record as applied, with that as evidence",
-    )?;
-    Ok(result)
 }
 
 fn body(content: &Content) -> Bytes {

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use reprise_domain::Policy;
 use reprise_domain::name::check_word;
-use reprise_domain::policy::OnLapse;
+use reprise_domain::policy::{Mode, OnLapse};
 use reprise_domain::text::FieldError;
 use reprise_fingerprint::{Pointer, Rule};
 use serde::{Deserialize, Deserializer};
@@ -28,6 +28,12 @@ pub(crate) struct Document {
     /// Leave out for the tenant's default
     #[arg(long, default_value = "", hide_default_value = true, value_parser = operation)]
     pub(crate) operation: String,
+    /// Whether attempts are granted; stays as it is unless given
+    #[arg(long, value_enum, help_heading = "Settings")]
+    mode: Option<ModeSetting>,
+    /// Only the mode is its own; its other settings are those of the wider scope
+    #[arg(long, help_heading = "Settings")]
+    inherits: bool,
     /// What a lease that ended without a report means; default pending
     #[arg(long, value_enum, help_heading = "Settings")]
     on_lapse: Option<config::OnLapse>,
@@ -65,6 +71,26 @@ pub(crate) struct Document {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, help_heading = "Settings")]
     #[serde(deserialize_with = "span")]
     settle_after: Option<Duration>,
+}
+
+/// Whether attempts are granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+enum ModeSetting {
+    /// They are.
+    Enforce,
+    /// Nobody is granted one; all else goes on.
+    Hold,
+}
+
+impl From<ModeSetting> for Mode {
+    fn from(set: ModeSetting) -> Mode {
+        match set {
+            ModeSetting::Enforce => Mode::Enforce,
+            ModeSetting::Hold => Mode::Hold,
+        }
+    }
 }
 
 fn operation(text: &str) -> Result<String, String> {
@@ -136,6 +162,7 @@ impl Document {
         set(&mut policy.memory_retention, &self.memory_retention);
         set(&mut policy.result_bytes_max, &self.result_bytes_max);
         set(&mut policy.settle_after, &self.settle_after);
+        set(&mut policy.mode, &self.mode.map(Mode::from));
         if let Some(headers) = &self.headers {
             policy.headers = headers
                 .iter()
@@ -151,18 +178,52 @@ impl Document {
 }
 
 impl Document {
+    /// Whether it says anything beside the mode.
+    pub(crate) fn has_settings(&self) -> bool {
+        self.on_lapse.is_some()
+            || self.repeat_within.is_some()
+            || self.lease.is_some()
+            || self.wait_max.is_some()
+            || self.result_retention.is_some()
+            || self.memory_retention.is_some()
+            || self.result_bytes_max.is_some()
+            || self.headers.is_some()
+            || self.fingerprint_rules.is_some()
+            || self.settle_after.is_some()
+    }
+
+    /// A policy under this document's name. One that inherits must say nothing but its mode.
+    ///
+    /// # Errors
+    /// Names `inherits`.
+    pub(crate) fn with(&self, policy: Policy, inherits: bool) -> Result<Named, Unfit> {
+        if self.inherits && self.has_settings() {
+            return Err(Unfit {
+                setting: "inherits".to_owned(),
+                allowed: "only beside mode: other settings would not count".to_owned(),
+            });
+        }
+        Ok(Named {
+            tenant: self.tenant.clone(),
+            operation: self.operation.clone(),
+            inherits,
+            has_mode: self.mode.is_some(),
+            policy,
+        })
+    }
+
+    /// Whether it asks to inherit.
+    pub(crate) fn inherits(&self) -> bool {
+        self.inherits
+    }
+
     fn named(self) -> Result<Named, Unfit> {
         check_word("tenant", &self.tenant)?;
         if !self.operation.is_empty() {
             check_word("operation", &self.operation)?;
         }
         let policy = self.applied_to(Policy::default())?;
-        let (tenant, operation) = (self.tenant, self.operation);
-        Ok(Named {
-            tenant,
-            operation,
-            policy,
-        })
+        self.with(policy, self.inherits)
     }
 }
 
@@ -181,6 +242,10 @@ pub(crate) struct Named {
     pub(crate) tenant: String,
     /// Empty: the tenant's default.
     pub(crate) operation: String,
+    /// Of the policy only the mode counts.
+    pub(crate) inherits: bool,
+    /// The mode was said; else it is to stay as it is.
+    pub(crate) has_mode: bool,
     pub(crate) policy: Policy,
 }
 
@@ -222,6 +287,14 @@ pub(crate) fn read(text: &str) -> Result<Vec<Named>, String> {
 #[serde(deny_unknown_fields)]
 struct File {
     policy: Vec<Document>,
+}
+
+/// What a mode is called.
+pub(crate) fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enforce => "ENFORCE",
+        Mode::Hold => "HOLD",
+    }
 }
 
 /// The settings in the order in which they are shown, to compare two policies.
@@ -282,6 +355,10 @@ mod tests {
         assert_eq!(many[0].policy.headers, ["content-type"]);
         assert_eq!(many[0].policy.rules[0].ignore().len(), 1);
         assert_eq!(many[1].policy, Policy::default());
+        assert!(!many[1].has_mode && !many[1].inherits);
+        let hold = read("tenant = \"t\"\nmode = \"hold\"\ninherits = true").unwrap();
+        assert_eq!(hold[0].policy.mode, Mode::Hold);
+        assert!(hold[0].has_mode && hold[0].inherits);
     }
 
     #[test]
@@ -308,6 +385,11 @@ mod tests {
                 "tenant = \"t\"\nheaders = [\"set-cookie\"]",
                 "headers.names[0]: any header but",
             ),
+            (
+                "tenant = \"t\"\ninherits = true\nlease = \"1s\"",
+                "policy 1: inherits: only beside mode",
+            ),
+            ("tenant = \"t\"\nmode = \"stop\"", "line 2, column 8"),
             (
                 "[[policy]]\ntenant = \"t\"\n[[policy]]\ntenant = \"t\"",
                 "policy 2: t (default) is there twice",
