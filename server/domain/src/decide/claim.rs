@@ -54,7 +54,7 @@ impl Scene<'_> {
             return Self::refuse(Refusal::RecordNotFound);
         };
         let runs = newest(record, held).is_some_and(|claim| claim.runs(self.now));
-        if !runs {
+        if !runs || record.state != State::Pending {
             return Self::refuse(self.claim_over(record));
         }
         let mut next = self.next(record);

@@ -77,11 +77,6 @@ impl Row {
         token_of(self.record())
     }
 
-    /// The newest claim, as its holder presents it.
-    pub(crate) fn newest_claim(&self) -> Held {
-        claim_of(self.record()).expect("the test made a claim")
-    }
-
     pub(crate) fn reads(&self) -> Reading {
         Reading::of(self.record(), &self.policy, self.now)
     }

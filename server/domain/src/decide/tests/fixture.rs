@@ -128,6 +128,11 @@ impl Row {
         self.token()
     }
 
+    /// The newest claim, as its holder presents it.
+    pub(super) fn newest_claim(&self) -> Held {
+        claim_of(self.record()).expect("the test made a claim")
+    }
+
     /// To the moment at which a claim may first be taken and say everything.
     pub(super) fn settle(&mut self) -> &mut Self {
         self.lapse();

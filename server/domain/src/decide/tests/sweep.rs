@@ -7,7 +7,7 @@ use super::calls::*;
 use super::fixture::*;
 use crate::Reading;
 use crate::command::{Answer, Command, Refusal};
-use crate::decide::{Decision, Work};
+use crate::decide::{Decision, Trace, Work};
 use crate::record::{PendingReason, State};
 use crate::time::Timestamp;
 
@@ -220,4 +220,39 @@ fn attempt_that_is_revived_after_a_sweep_of_a_take_over_is_looked_at_anew() {
     let told = row.ask(renew(token, LEASE));
     let at = row.now.after(LEASE);
     assert_eq!(told.work, Some(Work::Look { at }));
+}
+
+#[test]
+fn contradiction_moves_nothing_of_a_lapse_whether_or_not_it_was_written_down() {
+    // PENDING since repeat_until, which is later than the end of the lease.
+    for written in [false, true] {
+        let (mut row, first) = unaccounted();
+        row.now = T0.after(WITHIN).after(LEASE);
+        if written {
+            sweep(&mut row);
+        }
+        let told = row.ask(complete(first, "done"));
+        assert_eq!(told.refusal(), Refusal::StaleToken);
+        let Reading::Pending(uncertain) = row.reads() else {
+            panic!("reads as {:?}", row.reads());
+        };
+        assert_eq!(uncertain.reason, PendingReason::ContradictoryReports);
+        assert_eq!(uncertain.since, T0.after(WITHIN));
+    }
+}
+
+#[test]
+fn history_names_the_code_of_a_failure_that_was_written_down_as_pending() {
+    for written in [false, true] {
+        let (mut row, _) = unaccounted();
+        let token = row.token();
+        row.ask(retryable(token, "busy"));
+        row.now = T0.after(WITHIN);
+        if written {
+            sweep(&mut row);
+        }
+        let told = row.override_with(resolver_takes_over(7));
+        let named = |trace: &Trace| matches!(trace, Trace::History { code, .. } if code == "busy");
+        assert!(told.traces.iter().any(named), "{:?}", told.traces);
+    }
 }
