@@ -13,7 +13,7 @@ use reprise_client::proto::{AuditAction, ListAuditRequest};
 use reprise_client::{Client, Event, Finding, Outcome, Reserve};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::watch;
 
 use super::calls::{LIMIT, body, mark_pending, name, payload, result_of};
 use super::site::{Backend, Site, client};
@@ -40,7 +40,7 @@ async fn eight_workers_resolve_each_of_ten_thousand_pending_records_once(
 
     let asked: Arc<Mutex<HashMap<String, usize>>> = Arc::default();
     let resolved = Arc::new(AtomicUsize::new(0));
-    let done = CancellationToken::new();
+    let done = Done::new();
     let mut workers = tokio::task::JoinSet::new();
     for number in 0..WORKERS {
         let (resolved, all, stop) = (Arc::clone(&resolved), done.clone(), done.clone());
@@ -54,7 +54,7 @@ async fn eight_workers_resolve_each_of_ten_thousand_pending_records_once(
                 if matches!(event, Event::Resolved { .. })
                     && resolved.fetch_add(1, Ordering::SeqCst) + 1 == RECORDS
                 {
-                    all.cancel();
+                    all.tell();
                 }
             });
         workers.spawn(worker.run(
@@ -69,10 +69,10 @@ async fn eight_workers_resolve_each_of_ten_thousand_pending_records_once(
                     Ok::<_, anyhow::Error>(found.because("the provider has it"))
                 }
             },
-            async move { stop.cancelled().await },
+            async move { stop.told().await },
         ));
     }
-    tokio::time::timeout(4 * LIMIT, done.cancelled())
+    tokio::time::timeout(4 * LIMIT, done.told())
         .await
         .with_context(|| format!("{} were resolved", resolved.load(Ordering::SeqCst)))?;
     while let Some(stopped) = workers.join_next().await {
@@ -111,11 +111,11 @@ async fn leave_pending(clients: &[Client], count: usize) -> Result<()> {
 
 async fn give_up(client: &Client, key: &str) -> Result<()> {
     let reserve = Reserve::new(name(key), payload("the payload")).lease(Duration::from_millis(100));
-    let Outcome::Acquired(acquired) = client.reserve(reserve).await?.outcome else {
+    let Outcome::Acquired(acquired) = client.reserve(&reserve).await?.outcome else {
         anyhow::bail!("{key} was not acquired");
     };
     let mut doubt = mark_pending(key, &acquired.token, "timeout");
-    doubt.check_after = Some(prost_types::Duration::default());
+    doubt.check_after = Some(Duration::ZERO.try_into()?);
     client.mark_pending(doubt).await?;
     Ok(())
 }
@@ -139,6 +139,24 @@ async fn resolutions(client: &Client) -> Result<HashMap<String, usize>> {
             return Ok(found);
         }
         request.page_token = page.next_page_token;
+    }
+}
+
+/// That all is done, told once to all.
+#[derive(Clone)]
+struct Done(watch::Sender<bool>);
+
+impl Done {
+    fn new() -> Self {
+        Self(watch::Sender::new(false))
+    }
+
+    fn tell(&self) {
+        self.0.send_replace(true);
+    }
+
+    async fn told(&self) {
+        let _ = self.0.subscribe().wait_for(|told| *told).await;
     }
 }
 
@@ -212,7 +230,7 @@ async fn a_worker_killed_with_the_answer_in_hand_leaves_it_to_the_next_one(
     first.kill()?;
     assert_eq!(provider.asked.load(Ordering::SeqCst), 1);
 
-    let done = CancellationToken::new();
+    let done = Done::new();
     let (all, at) = (done.clone(), provider.addr);
     let next = client
         .worker("t1")
@@ -220,7 +238,7 @@ async fn a_worker_killed_with_the_answer_in_hand_leaves_it_to_the_next_one(
         .poll(Duration::from_millis(100), Duration::from_millis(200))
         .events(move |event| {
             if matches!(event, Event::Resolved { .. }) {
-                all.cancel();
+                all.tell();
             }
         })
         .run(
@@ -228,7 +246,7 @@ async fn a_worker_killed_with_the_answer_in_hand_leaves_it_to_the_next_one(
                 let charge = ask(at, &case.effect_key).await?;
                 Ok::<_, anyhow::Error>(Finding::Applied(body(charge)).because("it is there"))
             },
-            done.cancelled(),
+            done.told(),
         );
     tokio::time::timeout(LIMIT, next)
         .await
@@ -243,7 +261,7 @@ async fn a_worker_killed_with_the_answer_in_hand_leaves_it_to_the_next_one(
             .collect::<Vec<_>>(),
         [1]
     );
-    let again = client.reserve(super::calls::reserve("k1")).await?;
+    let again = client.reserve(&super::calls::reserve("k1")).await?;
     assert!(
         matches!(again.outcome, Outcome::Completed(_)),
         "acted once: {again:?}"
