@@ -129,14 +129,16 @@ async fn serve(
     let (router, health) = grpc::router(&calls, &gate, &figures).await?;
 
     let upkeep = TaskTracker::new();
-    upkeep.spawn(Arc::clone(&calls.policies).keep_fresh(draining.clone()));
+    let policies = Arc::clone(&calls.policies).keep_fresh(draining.clone());
+    vital(upkeep.spawn(policies), "the reader of policies");
     let watch = calls
         .rooms
         .clone()
         .watch(Arc::clone(&store), draining.clone());
-    upkeep.spawn(watch);
+    vital(upkeep.spawn(watch), "the watch over waited-for records");
     let mismatches = Arc::clone(&calls.mismatches);
-    upkeep.spawn(mismatches.keep_written(Arc::clone(&store), draining.clone()));
+    let written = mismatches.keep_written(Arc::clone(&store), draining.clone());
+    vital(upkeep.spawn(written), "the writer of mismatches");
     if config.upkeep {
         let on_records = Upkeep {
             store: Arc::clone(&store),
@@ -144,16 +146,14 @@ async fn serve(
             figures,
             closing: draining.clone(),
         };
-        on_records.spawn(&upkeep);
+        for work in on_records.spawn(&upkeep) {
+            vital(work, "the work behind the calls");
+        }
     }
     upkeep.close();
     let listener = Listener::new(router, config, draining.clone());
     let accepting = tokio::spawn(Arc::clone(&listener).accept(tcp));
-    tokio::spawn(async move {
-        if accepting.await.is_err_and(|error| error.is_panic()) {
-            telemetry::abort("the task that accepts connections panicked");
-        }
-    });
+    vital(accepting, "the task that accepts connections");
     let life = Life {
         listener,
         gate,
@@ -168,6 +168,15 @@ async fn serve(
         draining,
         stopped: Some(stopped),
     })
+}
+
+/// Ends the process when `task` panics: without it the server is half dead.
+fn vital(task: JoinHandle<()>, what: &'static str) {
+    tokio::spawn(async move {
+        if task.await.is_err_and(|error| error.is_panic()) {
+            telemetry::abort(&format!("{what} panicked"));
+        }
+    });
 }
 
 /// A server that runs in this process. Dropped, it drains on its own.

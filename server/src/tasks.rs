@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::RngExt;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -52,13 +53,13 @@ pub(crate) struct Upkeep {
 
 impl Upkeep {
     /// Spawns all of it on `tasks`; it ends by itself with `closing`.
-    pub(crate) fn spawn(&self, tasks: &TaskTracker) {
-        let upkeep = self.clone();
-        tasks.spawn(async move { upkeep.walk().await });
-        let upkeep = self.clone();
-        tasks.spawn(async move { upkeep.look().await });
-        let upkeep = self.clone();
-        tasks.spawn(async move { upkeep.remove().await });
+    pub(crate) fn spawn(&self, tasks: &TaskTracker) -> [JoinHandle<()>; 3] {
+        let (walk, look, remove) = (self.clone(), self.clone(), self.clone());
+        [
+            tasks.spawn(async move { walk.walk().await }),
+            tasks.spawn(async move { look.look().await }),
+            tasks.spawn(async move { remove.remove().await }),
+        ]
     }
 
     /// Takes one step after the other: as `pace` says while there is more to do, and

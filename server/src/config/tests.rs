@@ -60,6 +60,23 @@ fn a_flag_beats_the_file_and_the_file_beats_the_default() {
 }
 
 #[test]
+fn a_server_may_leave_the_work_behind_the_calls_to_others() {
+    assert!(Config::default().upkeep);
+    for (settings, upkeep) in [
+        (file("upkeep = false").unwrap(), false),
+        (flags(&["--upkeep=false"]).unwrap(), false),
+        (
+            flags(&["--upkeep"])
+                .unwrap()
+                .or(file("upkeep = false").unwrap()),
+            true,
+        ),
+    ] {
+        assert_eq!(Config::new(settings).unwrap().upkeep, upkeep);
+    }
+}
+
+#[test]
 fn an_unknown_key_is_refused_with_its_place() {
     let error = file("listen = \"127.0.0.1:1\"\n[policy]\nleese = \"5s\"").unwrap_err();
     assert!(

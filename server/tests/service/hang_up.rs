@@ -112,9 +112,27 @@ async fn a_call_for_claims_that_never_entered_a_batch_claims_nothing() {
     tokio::pin!(first);
     // The batch under way is this one's.
     call_and_leave(&server, first.as_mut()).await;
-    let mut client = server.people();
     let claim = || super::claims::claim(id());
-    left(&server, client.claim_pending(claim())).await;
+    let mut client = server.people();
+    let taking = async {
+        let call = client.claim_pending(claim());
+        tokio::pin!(call);
+        // It reads what is due before it asks for it: readings that began later are over.
+        for _ in 0..20 {
+            let count = CountPendingRequest {
+                tenant: TENANT.into(),
+                ..CountPendingRequest::default()
+            };
+            let mut client = server.people();
+            tokio::select! {
+                biased;
+                _ = &mut call => panic!("answered while the store was held up"),
+                counted = client.count_pending(count) => drop(counted.unwrap()),
+            }
+        }
+        left(&server, call).await;
+    };
+    taking.await;
     drop(held_up);
     acquired(first.await.unwrap().into_inner().outcome.unwrap());
     let taken = server.people().claim_pending(claim()).await.unwrap();
