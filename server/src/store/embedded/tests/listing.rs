@@ -1,7 +1,8 @@
 //! Lists: that they are found by an index.
 
-use reprise_domain::Content;
-use reprise_domain::record::State;
+use reprise_domain::command::Claim;
+use reprise_domain::record::{PendingReason, State};
+use reprise_domain::{Command, Content};
 
 use super::scene::*;
 use super::*;
@@ -197,6 +198,57 @@ async fn mismatches_are_counted_and_bounded() -> Result<()> {
         (NOON, scene.clock.now())
     );
     assert_eq!(scene.rows("mismatch")?, MISMATCHES_MAX as i64);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_claim_is_kept_and_found_by_its_call() -> Result<()> {
+    let scene = Scene::new()?;
+    for key in ["a", "b"] {
+        scene.reserve(key).await?;
+        scene.mark_pending(key, "who knows").await?;
+        scene.clock.advance(SECOND);
+    }
+    scene.clock.advance(120 * SECOND);
+    let due = |only_due| PendingQuery {
+        tenant: "t".to_owned(),
+        operation: String::new(),
+        only_due,
+        after: None,
+        max: 10,
+    };
+    let keys = async |only_due| -> Result<Vec<String>> {
+        let page = scene.store.pending(due(only_due)).await?;
+        let keys = page.entries.iter().map(|(_, record)| record.name.key());
+        Ok(keys.map(str::to_owned).collect())
+    };
+    assert_eq!(keys(true).await?, ["a", "b"]);
+    let claim = Claim {
+        id: ClaimId([7; 16]),
+        lease: 30 * SECOND,
+        owner: "worker".to_owned(),
+    };
+    scene.tell("a", Command::Claim(claim)).await??;
+    let kept = scene.record("a").await?.claim.context("a claim")?;
+    assert_eq!((kept.taken_at, kept.over), (scene.clock.now(), false));
+    assert_eq!((kept.lease, &*kept.owner), (30 * SECOND, "worker"));
+    let claimed = scene.store.claimed("t", ClaimId([7; 16])).await?;
+    assert_eq!(claimed, [scene.name("a")]);
+    assert_eq!(scene.store.claimed("u", ClaimId([7; 16])).await?, []);
+    assert_eq!(keys(true).await?, ["b"]);
+    assert_eq!(keys(false).await?, ["a", "b"]);
+    let counts = scene.store.count_pending("t", "").await?;
+    let expected = PendingCount {
+        operation: "charge".to_owned(),
+        reason: PendingReason::Reported,
+        total: 2,
+        due: 1,
+        claimed: 1,
+        oldest: NOON,
+    };
+    assert_eq!(counts, [expected]);
+    scene.clock.advance(30 * SECOND);
+    assert_eq!(keys(true).await?, ["a", "b"], "its lease is over");
     Ok(())
 }
 
