@@ -28,7 +28,8 @@
 //!
 //! The examples are the rest of the documentation: `charge` (verdicts and replays),
 //! `mark_sending` (the last check before the effect, and a lost lease), `low_level` (the
-//! calls one by one).
+//! calls one by one), `worker` (finding out about pending records, and an outbox), `observe`
+//! (what enforcing would do, without enforcing).
 //!
 //! # What is always so
 //!

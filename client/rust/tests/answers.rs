@@ -121,3 +121,45 @@ pub fn found(state: State, reading: lookup_response::Reading) -> LookupResponse 
         reading: Some(reading),
     }
 }
+
+/// How long a claimed record has been pending.
+pub const AGE: Duration = Duration::from_secs(300);
+
+pub fn claimed(key: &str) -> ClaimedRecord {
+    ClaimedRecord {
+        name: Some(record_name("t1", "charge", "customer-7", key)),
+        record: Some(RecordSummary {
+            correlation_id: "trace-1".to_owned(),
+            ..summary(State::Pending)
+        }),
+        pending: Some(Pending {
+            reason: PendingReason::LeaseExpiredAfterSending.into(),
+            detail: "no answer in time".to_owned(),
+            since_time: at(1_700_000_000),
+            provider_reference: "pi_1".to_owned(),
+            ..Pending::default()
+        }),
+        claim: format!("claim of {key}").into(),
+        fence: "1700000000000009".to_owned(),
+        lease_remaining: Some(wire(LEASE)),
+        lease_expire_time: at(1_700_000_000 + (AGE + LEASE).as_secs().cast_signed()),
+        instruction: Bytes::from_static(b"POST /charges"),
+        may_deny: true,
+        unaccounted: true,
+    }
+}
+
+pub fn claims(keys: &[&str]) -> ClaimPendingResponse {
+    ClaimPendingResponse {
+        records: keys.iter().map(|key| claimed(key)).collect(),
+    }
+}
+
+pub fn taken_over(acquired: Acquired) -> ResolveResponse {
+    ResolveResponse {
+        disposition: ReportDisposition::Recorded.into(),
+        record: Some(summary(State::Processing)),
+        acquired: Some(acquired),
+        ..ResolveResponse::default()
+    }
+}

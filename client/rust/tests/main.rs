@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
 mod answers;
+mod at_work;
 mod scripted;
 
 mod calls;
@@ -13,5 +14,9 @@ mod finding_out;
 mod give_back;
 mod leases;
 mod marking;
+mod observe;
 mod outcomes;
+mod take_over;
 mod unexpected;
+mod worker;
+mod worker_pace;
