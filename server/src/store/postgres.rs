@@ -359,9 +359,7 @@ impl Store for Postgres {
     }
 
     fn mismatches(&self, id: RecordId) -> Later<'_, Vec<SeenMismatch>> {
-        Box::pin(
-            async move { mismatches::mismatches(self.database(), &id, read_deadline()).await },
-        )
+        Box::pin(async move { mismatches::mismatches(self.database(), &id, read_deadline()).await })
     }
 
     fn overview(&self) -> Later<'_, Overview> {

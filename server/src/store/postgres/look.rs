@@ -77,7 +77,10 @@ pub(super) async fn claimed(
 
 /// The first four columns: tenant, operation, subject, key.
 fn name(row: &Row) -> Result<RecordName, Error> {
-    let text = |at| row.try_get::<_, Option<String>>(at).map_err(Error::internal);
+    let text = |at| {
+        row.try_get::<_, Option<String>>(at)
+            .map_err(Error::internal)
+    };
     let mut parts = [const { String::new() }; 4];
     for (at, part) in parts.iter_mut().enumerate() {
         *part = text(at)?.unwrap_or_default();

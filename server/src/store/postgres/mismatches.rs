@@ -98,7 +98,10 @@ pub(super) async fn note(
             .map_err(Error::internal)?;
         rows = lines
             .into_iter()
-            .filter_map(|line| rows.get(usize::try_from(line).ok()?.checked_sub(1)?).cloned())
+            .filter_map(|line| {
+                rows.get(usize::try_from(line).ok()?.checked_sub(1)?)
+                    .cloned()
+            })
             .collect();
     }
     if rows.is_empty() {
@@ -135,9 +138,7 @@ pub(super) async fn mismatches(
     deadline: Instant,
 ) -> Result<Vec<SeenMismatch>, Error> {
     let id = Blob::copy(&id.0);
-    let rows = database
-        .run(READ, &[(&id, Type::BYTEA)], deadline)
-        .await?;
+    let rows = database.run(READ, &[(&id, Type::BYTEA)], deadline).await?;
     rows.iter()
         .map(|row| {
             let moment = |at| row.try_get::<_, Moment>(at).map_err(Error::internal);

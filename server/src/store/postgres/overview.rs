@@ -18,9 +18,7 @@ static SQL: LazyLock<String> = LazyLock::new(|| {
 
 pub(super) async fn overview(database: &Database, deadline: Instant) -> Result<Overview, Error> {
     let now = database.test_now();
-    let rows = database
-        .run(&SQL, &super::prologue(&now), deadline)
-        .await?;
+    let rows = database.run(&SQL, &super::prologue(&now), deadline).await?;
     let row = super::first(&rows)?;
     let moment = |at| row.try_get::<_, Moment>(at).map_err(Error::internal);
     let open: i64 = row.try_get(2).map_err(Error::internal)?;

@@ -68,9 +68,7 @@ pub(super) async fn pending(
     params.push((&after_id, Type::BYTEA));
     params.push((&max, Type::INT8));
     let rows = database.run(&LIST, &params, deadline).await?;
-    let now: Moment = super::first(&rows)?
-        .try_get(0)
-        .map_err(Error::internal)?;
+    let now: Moment = super::first(&rows)?.try_get(0).map_err(Error::internal)?;
     let mut entries = Vec::with_capacity(rows.len());
     for row in &rows {
         if let Some(due) = row

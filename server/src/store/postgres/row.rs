@@ -7,8 +7,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use reprise_domain::content::{Body, Content, Sha};
 use reprise_domain::policy::OnLapse;
 use reprise_domain::record::{
-    Attempt, AttemptId, Claim, ClaimId, Ended, GivenBack, GrantReason, Outcome, Pending, PendingReason, Report,
-    ReportKind, Resolution, State,
+    Attempt, AttemptId, Claim, ClaimId, Ended, GivenBack, GrantReason, Outcome, Pending,
+    PendingReason, Report, ReportKind, Resolution, State,
 };
 use reprise_domain::{Record, RecordId, RecordName, Timestamp};
 use reprise_fingerprint::{Fingerprint, RuleId, Scheme};
@@ -239,7 +239,10 @@ impl RecordRow {
     /// A row that was read as [`narrow`], as one that never had what was left out.
     fn without_bytes(mut self) -> Self {
         (self.headers, self.body) = (None, None);
-        let sha256 = self.body_sha256.as_ref().map(|sha| fixed("body_sha256", sha));
+        let sha256 = self
+            .body_sha256
+            .as_ref()
+            .map(|sha| fixed("body_sha256", sha));
         let body = self.body_size.zip(sha256.and_then(Result::ok));
         let content = Content {
             code: self.code.clone().unwrap_or_default(),
