@@ -172,10 +172,10 @@ pub(super) fn unnest(first: usize, alias: &str, names: &[&str]) -> String {
     format!("unnest({params}) as {alias}({names})")
 }
 
-/// Numbers the rows of `unnest(...) as t(...)`, to keep their order.
+/// Numbers the rows of [`unnest`], to keep their order.
 pub(super) fn with_lines(unnest: &str) -> String {
     unnest
-        .replace(") as t(", ") with ordinality as t(")
+        .replacen(") as ", ") with ordinality as ", 1)
         .trim_end_matches(')')
         .to_owned()
         + ", line)"
