@@ -17,8 +17,7 @@ use bytes::Bytes;
 use clap::{ArgGroup, Args};
 use reprise_client::proto::{
     Applied, FailureKind, LookupRequest, NotApplied, OperatorOverride, RecordSummary,
-    ResolveRequest, ResolvedFailed, State, StillUnknown, TakeOver, lookup_request::Target,
-    resolve_request,
+    ResolveRequest, ResolvedFailed, State, StillUnknown, TakeOver, resolve_request,
 };
 use reprise_client::{AttemptId, Found, Resolved};
 use reprise_domain::text::INSTRUCTION_BYTES_MAX;

@@ -198,7 +198,11 @@ async fn round(job: &Job, row: &Row) -> Result<Verdict, reprise_client::Error> {
         ..LookupRequest::default()
     };
     let found = job.client.lookup(request).await?;
+    let still_unknown = matches!(row.outcome, Outcome::StillUnknown(_));
     match judge::standing(&found, &row.outcome) {
+        Standing::Pending if still_unknown && resolved_so(job, row, &found).await? => {
+            return Ok(Verdict::Before);
+        }
         Standing::Pending => {}
         Standing::Alike => return Ok(Verdict::Before),
         Standing::Other(_) if resolved_so(job, row, &found).await? => return Ok(Verdict::Before),
@@ -229,7 +233,8 @@ async fn round(job: &Job, row: &Row) -> Result<Verdict, reprise_client::Error> {
     })
 }
 
-/// Whether this very resolution is in the audit: the record went on since.
+/// Whether this very resolution is in the audit: told before, and the record may have gone
+/// on since.
 async fn resolved_so(job: &Job, row: &Row, found: &Found) -> Result<bool, reprise_client::Error> {
     let request = ListAuditRequest {
         tenant: found.name.tenant.clone(),
