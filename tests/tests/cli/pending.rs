@@ -166,6 +166,14 @@ fn a_claim_is_in_a_file_of_its_own_and_resolves_its_record() -> Result<()> {
         .exits(0)
         .says("claimed by worker-1");
 
+    stage
+        .record("renew", "a", &format!("--claim-file {claims} --lease 2m"))?
+        .exits(0)
+        .says("The lease runs for ");
+    stage
+        .record("renew", "a", "--claim AA== --token AA==")?
+        .exits(2)
+        .says("exclude each other");
     let resolve = format!("--claim-file {claims} --evidence asked");
     let done = stage.record(
         "pending resolve",
