@@ -205,6 +205,6 @@ fn a_claim_that_is_over_is_refused_with_the_state() -> Result<()> {
     let late = format!("--claim {claim} --still-unknown --evidence asked");
     let done = stage.record("resolve", "a", &late)?.exits(3);
     done.says("error: CLAIM_OVER: ");
-    done.says("FAILED");
+    done.says("the record is FAILED final");
     Ok(())
 }

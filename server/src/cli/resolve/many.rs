@@ -53,6 +53,19 @@ pub(super) struct ManyFlags {
     override_state: bool,
 }
 
+impl ManyFlags {
+    /// Refuses what says something only beside --from. The parser lets it pass where a
+    /// flag is given that excludes --from.
+    pub(super) fn refuse_alone(&self) -> Result<(), Error> {
+        let alone = match (self.dry_run, self.override_state) {
+            (true, _) => "--dry-run",
+            (false, true) => "--override-state",
+            (false, false) => return Ok(()),
+        };
+        Err(Error::Usage(format!("{alone}: needs --from")))
+    }
+}
+
 /// What all lines share.
 struct Job {
     client: Client,
