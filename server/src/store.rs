@@ -62,36 +62,26 @@ pub trait Store: Send + Sync + 'static {
     /// what is not closed gets an entry on the worklist (PROCESSING at the end of its
     /// lease, all else at once; an entry that is there stays); what is closed is filed for
     /// removal at the ends of its retention; references are filed for search.
-    fn walk(&self) -> Later<'_, Walked> {
-        absent()
-    }
+    fn walk(&self) -> Later<'_, Walked>;
 
     /// Records that the service itself is to look at now ([`Work::Look`]), the longest due
     /// first; names that were answered are not answered again for a while, by no server.
     /// The caller has a Sweep decided for each.
     ///
     /// [`Work::Look`]: reprise_domain::Work::Look
-    fn to_look_at(&self, max: usize) -> Later<'_, Vec<RecordName>> {
-        absent()
-    }
+    fn to_look_at(&self, max: usize) -> Later<'_, Vec<RecordName>>;
 
     /// One step of removal: headers and bodies past the end of their replay, records past
     /// the end of their memory with their side rows, audit rows older than
     /// [`AUDIT_RETENTION`]. Small, so that callers do not feel it; PROCESSING and PENDING
     /// are never touched, and what is revived meanwhile survives.
-    fn remove(&self) -> Later<'_, Removed> {
-        absent()
-    }
+    fn remove(&self) -> Later<'_, Removed>;
 
     /// Entries of the worklist that somebody has to find out about, the longest due first.
-    fn pending(&self, query: PendingQuery) -> Later<'_, PendingPage> {
-        absent()
-    }
+    fn pending(&self, query: PendingQuery) -> Later<'_, PendingPage>;
 
     /// Records of a tenant whose entry names this claim call.
-    fn claimed<'a>(&'a self, tenant: &'a str, claim: ClaimId) -> Later<'a, Vec<RecordName>> {
-        absent()
-    }
+    fn claimed<'a>(&'a self, tenant: &'a str, claim: ClaimId) -> Later<'a, Vec<RecordName>>;
 
     /// Counts entries of the worklist by operation and reason, in this order. An empty
     /// operation stands for all.
@@ -99,35 +89,23 @@ pub trait Store: Send + Sync + 'static {
         &'a self,
         tenant: &'a str,
         operation: &'a str,
-    ) -> Later<'a, Vec<PendingCount>> {
-        absent()
-    }
+    ) -> Later<'a, Vec<PendingCount>>;
 
     /// Records by what people know of them, newest grant first.
-    fn records(&self, query: RecordsQuery) -> Later<'_, RecordsPage> {
-        absent()
-    }
+    fn records(&self, query: RecordsQuery) -> Later<'_, RecordsPage>;
 
     /// Audit rows, newest first.
-    fn audit(&self, query: AuditQuery) -> Later<'_, AuditPage> {
-        absent()
-    }
+    fn audit(&self, query: AuditQuery) -> Later<'_, AuditPage>;
 
     /// Counts repeats with another payload, at most [`MISMATCHES_MAX`] fingerprints a
     /// record: further ones are not kept.
-    fn note_mismatches(&self, seen: Vec<(RecordId, Fingerprint, u64)>) -> Later<'_, ()> {
-        absent()
-    }
+    fn note_mismatches(&self, seen: Vec<(RecordId, Fingerprint, u64)>) -> Later<'_, ()>;
 
     /// What was counted for a record, oldest first.
-    fn mismatches(&self, id: RecordId) -> Later<'_, Vec<SeenMismatch>> {
-        absent()
-    }
+    fn mismatches(&self, id: RecordId) -> Later<'_, Vec<SeenMismatch>>;
 
     /// How the store is.
-    fn overview(&self) -> Later<'_, Overview> {
-        absent()
-    }
+    fn overview(&self) -> Later<'_, Overview>;
 
     /// The secret that all servers of this database share.
     fn token_key(&self) -> &TokenKey;
@@ -137,11 +115,6 @@ pub trait Store: Send + Sync + 'static {
 
     /// Finishes what was handed in and closes. Later calls answer [`Error::Closed`].
     fn close(&self) -> Later<'_, ()>;
-}
-
-// While the stores are being built.
-fn absent<'a, T: Send + 'a>() -> Later<'a, T> {
-    Box::pin(async { Err(Error::internal("not built yet")) })
 }
 
 /// How a record is named to [`Store::find`].

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use reprise_proto::v1::{Content, EarlierAttempts, GrantReason, RecordName, content::Body};
 use tokio::sync::watch;
 
-use crate::error::Reason;
+use crate::error::{ClaimOver, Reason};
 
 /// What an effect needs to know. The effect hands `effect_key` to its provider, or `fence`
 /// to the resource that it changes.
@@ -38,6 +38,8 @@ pub struct Effect {
 pub enum LeaseLost {
     /// The server refused to renew it.
     Refused(Reason),
+    /// It was the lease of a claim, and the claim is over.
+    ClaimOver(ClaimOver),
     /// No renewal got through in time.
     NotRenewed,
 }
@@ -47,21 +49,26 @@ impl Effect {
     /// and when a tenth of the lease is left that no renewal prolonged. What was not yet
     /// sent should not be sent any more; what was sent is to be reported all the same.
     pub async fn lease_lost(&self) -> LeaseLost {
-        let mut lost = self.lost.clone();
-        loop {
-            if let Some(lost) = *lost.borrow_and_update() {
-                return lost;
-            }
-            if lost.changed().await.is_err() {
-                // The watch over the lease ended without a loss: the effect has ended.
-                std::future::pending::<()>().await;
-            }
-        }
+        told(&self.lost).await
     }
 
     /// What [`Effect::lease_lost`] would answer now.
     pub fn lease_lost_already(&self) -> Option<LeaseLost> {
         *self.lost.borrow()
+    }
+}
+
+/// Waits until the loss of a lease is told.
+pub(crate) async fn told(lost: &watch::Receiver<Option<LeaseLost>>) -> LeaseLost {
+    let mut lost = lost.clone();
+    loop {
+        if let Some(lost) = *lost.borrow_and_update() {
+            return lost;
+        }
+        if lost.changed().await.is_err() {
+            // The watch over the lease ended without a loss: what it was for has ended.
+            std::future::pending::<()>().await;
+        }
     }
 }
 

@@ -37,6 +37,14 @@ pub enum Error {
         /// What is allowed.
         limit: usize,
     },
+    /// The operation's name is too long to be observed under.
+    #[error("the operation has {bytes} bytes with `.observe`, at most {limit} are allowed")]
+    OperationTooLong {
+        /// With `.observe`.
+        bytes: usize,
+        /// What is allowed.
+        limit: usize,
+    },
     /// No try reached the server, e.g. connection refused or no such host.
     #[error("not sent: {0}")]
     NotSent(Box<Fault>),
@@ -91,7 +99,10 @@ impl Error {
     pub fn never_sent(&self) -> bool {
         matches!(
             self,
-            Error::NotSent(_) | Error::TooLarge { .. } | Error::Endpoint { .. }
+            Error::NotSent(_)
+                | Error::TooLarge { .. }
+                | Error::OperationTooLong { .. }
+                | Error::Endpoint { .. }
         )
     }
 

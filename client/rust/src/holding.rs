@@ -1,6 +1,6 @@
 //! The right to an attempt, from the grant to its report. Whatever way it ends, something
-//! true is said about the attempt: dropped before the effect began, that nothing happened;
-//! dropped after, that nobody knows.
+//! true is said about the attempt: dropped before the effect began, that nothing happened
+//! (by a resolver, that it is still to be done); dropped after, that nobody knows.
 
 use std::thread;
 use std::time::Duration;
@@ -42,6 +42,8 @@ pub(crate) struct Holding {
     token: Bytes,
     on_lapse: OnLapse,
     result_bytes_max: u64,
+    /// Not begun, the record stays pending: nobody but the next resolver may ever ask.
+    resolver: bool,
     runtime: Handle,
     stage: Stage,
     renewal: Option<Renewal>,
@@ -56,6 +58,13 @@ impl Holding {
         holding
     }
 
+    /// Of a grant to a resolver who took over.
+    pub(crate) fn taken_over(client: &Client, record: &RecordName, acquired: &Acquired) -> Holding {
+        let mut holding = Holding::granted(client, record, acquired);
+        holding.resolver = true;
+        holding
+    }
+
     /// Of a grant that lapsed before it was known; all that is left is to free it.
     pub(crate) fn lapsed(client: &Client, record: &RecordName, token: &Bytes) -> Holding {
         Holding {
@@ -64,6 +73,7 @@ impl Holding {
             token: token.clone(),
             on_lapse: OnLapse::Pending,
             result_bytes_max: 0,
+            resolver: false,
             runtime: Handle::current(),
             stage: Stage::Granted,
             renewal: None,
@@ -123,7 +133,8 @@ impl Holding {
         lost
     }
 
-    /// Reports that nothing happened, before the effect began.
+    /// Reports that nothing happened, before the effect began; a resolver leaves the record
+    /// pending instead.
     pub(crate) fn free(mut self, code: &str) -> Delivery {
         let report = self.not_begun(code);
         self.report(report)
@@ -160,6 +171,12 @@ impl Holding {
     }
 
     fn not_begun(&self, code: &str) -> Report {
+        if self.resolver {
+            return self.pending(Uncertainty {
+                reason: format!("{code}: taken over, and not begun"),
+                ..Uncertainty::default()
+            });
+        }
         let error = Content {
             code: code.to_owned(),
             ..Content::default()

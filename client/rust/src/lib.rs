@@ -52,12 +52,14 @@ mod error;
 mod give_back;
 mod holding;
 mod lease;
+mod observe;
 mod outcome;
 mod renewal;
 mod report;
 mod reserve;
 mod retry;
 mod run;
+mod worker;
 
 pub use connection::{
     BACKGROUND_LIMIT_DEFAULT, Builder, CONNECT_TIMEOUT_DEFAULT, Client, DEADLINE_DEFAULT,
@@ -66,6 +68,7 @@ pub use effect::{Effect, LeaseLost, Uncertainty, Verdict, content};
 pub use ending::{Ending, Ran, Warning};
 pub use error::{BoxError, ClaimOver, Error, Fault, FieldFault, Reason};
 pub use lease::Lease;
+pub use observe::{OBSERVE_SUFFIX, Observe, RESERVE_LIMIT_DEFAULT, Seen, Would};
 pub use outcome::{
     Acquired, Found, Marked, Outcome, Reading, Recorded, Renewed, Reported, Reserved, Resolved,
     omit_over,
@@ -74,3 +77,4 @@ pub use reprise_fingerprint as fingerprint;
 pub use reprise_proto::v1 as proto;
 pub use reserve::{AttemptId, Identity, Reserve, record_name};
 pub use run::Sending;
+pub use worker::{Case, Event, Finding, Resolution, TakeOver, Why, Worker};

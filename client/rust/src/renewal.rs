@@ -1,5 +1,5 @@
-//! Keeps a lease alive while an effect runs, and says when that fails. Never judges the
-//! effect, and never outlives it.
+//! Keeps a lease alive while an effect or an inquiry runs, and says when that fails. Never
+//! judges it, and never outlives it.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Renewal {
         let client = client.clone();
         let task = tokio::spawn(async move {
             if let Some(loss) = keep(&client, &request, lease).await {
-                tracing::warn!(?loss, "lease lost while its effect runs");
+                tracing::warn!(?loss, "a lease was lost while it was needed");
                 signal.send_replace(Some(loss));
             }
         });
@@ -66,7 +66,10 @@ async fn keep(client: &Client, request: &RenewRequest, mut lease: Lease) -> Opti
                 pause = third_of(lease.remaining());
             }
             Ok(Err(error)) if error.decided() => {
-                return Some(LeaseLost::Refused(error.reason().unwrap_or_default()));
+                return Some(match error.claim_over() {
+                    Some(over) => LeaseLost::ClaimOver(over),
+                    None => LeaseLost::Refused(error.reason().unwrap_or_default()),
+                });
             }
             Ok(Err(error)) => {
                 tracing::debug!(%error, "a renewal did not get through");

@@ -15,7 +15,7 @@ use crate::outcome::Reported;
 use crate::renewal::Renewal;
 
 /// Between two rounds in the background, each of which repeats until its own deadline.
-const ROUND_PAUSE: Duration = Duration::from_secs(5);
+pub(crate) const ROUND_PAUSE: Duration = Duration::from_secs(5);
 
 /// What is said about an attempt, once.
 #[derive(Clone, Debug)]

@@ -102,27 +102,61 @@ impl Client {
             }
             _ => return Ok(Ran::found(reserved)),
         };
-        let granted = Holding::granted(self, &reserve.record, &acquired);
-        let instruction = instruction(&acquired, sending.as_ref(), reserve);
+        let granted = Granted {
+            holding: Holding::granted(self, &reserve.record, &acquired),
+            acquired,
+            name: reserve.record.clone(),
+            record: reserved.record,
+            lease: reserve.lease,
+            waited: !reserve.wait.is_zero(),
+            instruction: reserve.instruction.clone(),
+        };
+        self.carry_out(granted, sending, effect).await
+    }
+
+    /// Marks, begins, runs and reports under a grant, whoever got it and how.
+    pub(crate) async fn carry_out<F, E>(
+        &self,
+        granted: Granted,
+        sending: Option<Sending>,
+        effect: impl FnOnce(Effect) -> F,
+    ) -> Result<Ran, Error>
+    where
+        F: Future<Output = Result<Verdict, E>>,
+        E: Into<BoxError>,
+    {
+        let instruction = granted.instruction(sending.as_ref());
         let sending = sending.map(|sending| Sending {
             instruction: instruction.clone(),
             ..sending
         });
-        let asked = sending.as_ref().and_then(|it| it.lease).or(reserve.lease);
+        let Granted {
+            holding,
+            acquired,
+            name,
+            record,
+            lease: asked,
+            waited,
+            ..
+        } = granted;
+        let marked_for = sending.as_ref().and_then(|it| it.lease);
         let Ready {
             mut holding,
             lease,
             record,
         } = match &sending {
-            Some(sending) => marked(granted, sending).await?,
-            None => unmarked(granted, acquired.lease, reserved.record, reserve).await,
+            Some(sending) => marked(holding, sending).await?,
+            None => {
+                let asked = waited.then_some(asked);
+                unmarked(holding, acquired.lease, record, asked).await
+            }
         };
         if !lease.enough_to_begin() {
             return Ok(too_late(holding, record).await);
         }
-        let lost = holding.begin(lease, asked);
+        let lost = holding.begin(lease, marked_for.or(asked));
         let ended = effect(Effect {
-            record: reserve.record.clone(),
+            record: name.clone(),
             effect_key: acquired.effect_key,
             fence: acquired.fence,
             generation: record.generation,
@@ -136,8 +170,7 @@ impl Client {
         match ended {
             Ok(verdict) => {
                 let delivery = holding.settle(verdict.clone());
-                let name = &reserve.record;
-                Ok(self.settled(record, verdict, delivery, name).await)
+                Ok(self.settled(record, verdict, delivery, &name).await)
             }
             Err(error) => Err(abandoned(holding, error.into()).await),
         }
@@ -214,6 +247,35 @@ impl Client {
     }
 }
 
+/// A grant, and what is to be done with it.
+pub(crate) struct Granted {
+    pub(crate) holding: Holding,
+    pub(crate) acquired: Acquired,
+    pub(crate) name: RecordName,
+    pub(crate) record: RecordSummary,
+    /// As asked for; none is the policy's.
+    pub(crate) lease: Option<Duration>,
+    /// The server may have held the answer.
+    pub(crate) waited: bool,
+    /// The request to send where nothing else says it.
+    pub(crate) instruction: Bytes,
+}
+
+impl Granted {
+    /// The request to send. Attempts of one generation send the same one.
+    fn instruction(&self, sending: Option<&Sending>) -> Bytes {
+        [
+            Some(&self.acquired.earlier.instruction),
+            sending.map(|sending| &sending.instruction),
+        ]
+        .into_iter()
+        .flatten()
+        .find(|instruction| !instruction.is_empty())
+        .unwrap_or(&self.instruction)
+        .clone()
+    }
+}
+
 /// Gives an attempt back whose effect was not begun.
 async fn too_late(holding: Holding, record: RecordSummary) -> Ran {
     let ran = Ran::too_late(record);
@@ -239,15 +301,18 @@ async fn marked(holding: Holding, sending: &Sending) -> Result<Ready, Error> {
     })
 }
 
+/// `waited`: the grant was waited for; with the lease that was asked for.
 async fn unmarked(
     holding: Holding,
     mut lease: Lease,
     record: RecordSummary,
-    reserve: &Reserve,
+    waited: Option<Option<Duration>>,
 ) -> Ready {
     // Who waited for the grant has counted the wait as lease; the server has not.
-    if !reserve.wait.is_zero() && !lease.enough_to_begin() {
-        lease = holding.renewed(reserve.lease).await.unwrap_or(lease);
+    if let Some(asked) = waited
+        && !lease.enough_to_begin()
+    {
+        lease = holding.renewed(asked).await.unwrap_or(lease);
     }
     Ready {
         holding,
@@ -263,17 +328,4 @@ async fn abandoned(holding: Holding, error: BoxError) -> Error {
         tracing::warn!(%error, "an unknown end is not on record yet");
     }
     Error::Effect(error)
-}
-
-/// The request to send. Attempts of one generation send the same one.
-fn instruction(acquired: &Acquired, sending: Option<&Sending>, reserve: &Reserve) -> Bytes {
-    [
-        Some(&acquired.earlier.instruction),
-        sending.map(|sending| &sending.instruction),
-    ]
-    .into_iter()
-    .flatten()
-    .find(|instruction| !instruction.is_empty())
-    .unwrap_or(&reserve.instruction)
-    .clone()
 }

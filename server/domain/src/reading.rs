@@ -162,7 +162,9 @@ fn failed_retryable(record: &Record, policy: &Policy, now: Timestamp) -> Reading
 
 /// The next moment after `now` at which `record` may read, or be decided on, differently
 /// though nobody writes to it: every moment in it that is compared with the clock. A
-/// decision made at `now` holds until then.
+/// decision made at `now` holds until then. Alone a Claim that came too early for a lapse
+/// that nobody wrote down does not: when that is due is for the policy in force to say, and
+/// nothing was written.
 #[must_use]
 pub fn holds_until(record: &Record, now: Timestamp) -> Timestamp {
     let outcome = record.outcome.as_ref();

@@ -37,9 +37,12 @@ impl Calls {
         if claimed.is_empty() {
             claimed = self.take(asked, deadline).await?;
         }
-        claimed.sort_by_key(|(view, _)| match &view.reading {
-            Reading::Pending(uncertain) => uncertain.since,
-            _ => view.now,
+        claimed.sort_by_key(|(view, _)| {
+            let since = match &view.reading {
+                Reading::Pending(uncertain) => uncertain.since,
+                _ => view.now,
+            };
+            (since, view.record.name.id())
         });
         Ok(claimed)
     }

@@ -67,6 +67,11 @@ async fn bodies_then_records_are_removed_and_what_is_uncertain_stays() {
         server.reprise().complete(report).await.unwrap();
     }
     pending(&server, "unsure").await;
+    server.clock.advance(Duration::from_secs(5));
+    eventually("the walk to come by", async || {
+        upkeep(&server).await.sweep_lag.unwrap().seconds <= 2
+    })
+    .await;
     server.clock.advance(Duration::from_hours(80));
     eventually("the bodies to be removed", async || {
         upkeep(&server).await.bodies_removed == 3

@@ -36,3 +36,4 @@ mod silence;
 mod storms;
 mod stuck_row;
 mod waiting;
+mod workers;

@@ -54,7 +54,7 @@ impl Scene<'_> {
             return Self::refuse(Refusal::RecordNotFound);
         };
         let runs = newest(record, held).is_some_and(|claim| claim.runs(self.now));
-        if !runs {
+        if !runs || record.state != State::Pending {
             return Self::refuse(self.claim_over(record));
         }
         let mut next = self.next(record);
@@ -167,12 +167,20 @@ fn newest(record: &Record, held: Held) -> Option<&record::Claim> {
     })
 }
 
-/// A report said that there was no effect, and nobody was granted the key since.
+/// A report or a resolution said that there was no effect, and nobody was granted the key
+/// since.
 pub(super) fn freed(record: &Record, reading: &Reading) -> bool {
     match reading {
         Reading::FailedRetryable => true,
         // FAILED retryable, too late for another grant; whether or not that was written.
-        Reading::Pending(uncertain) => uncertain.reason == PendingReason::EarlierAttemptUnknown,
-        _ => record.state == State::FailedRetryable,
+        Reading::Pending(uncertain) => {
+            uncertain.reason == PendingReason::EarlierAttemptUnknown
+                && (record.attempt.given_back.is_some()
+                    || record
+                        .attempt
+                        .report
+                        .is_some_and(|report| report.kind == ReportKind::FailedRetryable))
+        }
+        _ => false,
     }
 }

@@ -343,7 +343,9 @@ impl Scene<'_> {
             Reading::Pending(_) if record.running_claim(self.now).is_some() => {
                 Self::refuse(Refusal::Claimed)
             }
-            Reading::Pending(_) if self.now < record.attempt.lease_end => {
+            Reading::Pending(_)
+                if record.state == State::Pending && self.now < record.attempt.lease_end =>
+            {
                 self.write(self.extended(record, renew.lease), Answer::Leased)
             }
             Reading::Pending(_) => Self::refuse(Refusal::LeaseExpired),
@@ -424,7 +426,11 @@ impl Scene<'_> {
             return;
         }
         let mut next = self.next(record);
-        if record.state == State::FailedRetryable {
+        // What reads as PENDING already is written down with what it reads now: once
+        // contradicted, a lapse no longer says since when.
+        let lapsed = record.state == State::Processing
+            && matches!(self.reading(record), Reading::Pending(_));
+        if record.state == State::FailedRetryable || lapsed {
             self.pend(&mut next, PendingReason::ContradictoryReports);
         }
         next.contradicted = true;

@@ -136,18 +136,20 @@ impl Scene<'_> {
 
     /// Answers a grant that followed `before`, which ended as `ending`.
     pub(super) fn granted(&self, before: &Record, next: Record, ending: Ending) -> Decision {
+        let attempt = &before.attempt;
+        // FAILED retryable, also when it was written down that it reads as PENDING.
+        let failed = before.state == State::FailedRetryable
+            || attempt.report.is_some()
+            || attempt.given_back.is_some();
+        let error = before.failure().filter(|_| failed);
         let history = Trace::History {
-            attempt: before.attempt.number,
-            attempt_id: before.attempt.id,
-            owner: before.attempt.owner.clone(),
-            granted_at: before.attempt.granted_at,
-            ended_at: before.attempt.lease_end.min(self.now),
+            attempt: attempt.number,
+            attempt_id: attempt.id,
+            owner: attempt.owner.clone(),
+            granted_at: attempt.granted_at,
+            ended_at: attempt.lease_end.min(self.now),
             ending,
-            code: match before.state {
-                State::FailedRetryable => before.failure().map(|error| error.code),
-                _ => None,
-            }
-            .unwrap_or_default(),
+            code: error.map(|error| error.code).unwrap_or_default(),
             provider_reference: before.provider_reference.clone(),
         };
         self.write(next, |view| {

@@ -1,11 +1,14 @@
 //! The contract's tables, cell by cell, and its sentences, one claim for each test.
-//! Cells that need a claim are not here: claims do not exist yet.
 
 mod calls;
+mod claim;
+mod claimed;
 mod complete;
 mod fail;
 mod fixture;
+mod forget;
 mod give_back;
+mod hold;
 mod mark_pending;
 mod mark_sending;
 mod protection;
@@ -13,4 +16,7 @@ mod renew;
 mod repeats;
 mod reserve;
 mod resolve;
+mod resolve_by_claim;
 mod retention;
+mod sweep;
+mod work;

@@ -32,7 +32,8 @@ pub enum Work {
 
 impl Scene<'_> {
     /// What a change means for the worklist. Grants need no entry: the service walks over
-    /// all of them soon after.
+    /// all of them soon after. It leaves an entry that is there, so that of an attempt before
+    /// must be gone: it may lie later than the end of the new lease, and hide its lapse.
     pub(super) fn work(&self, before: Option<&Record>, after: &Record) -> Option<Work> {
         match after.state {
             State::Pending => Some(self.find_out(after)),
@@ -40,7 +41,7 @@ impl Scene<'_> {
                 let before = before?;
                 let (former, attempt) = (&before.attempt, &after.attempt);
                 if former.number != attempt.number || former.fence != attempt.fence {
-                    return (before.state == State::Pending).then_some(Work::Close);
+                    return Some(Work::Close);
                 }
                 // The walk's entry, if there is one, is of the former end.
                 let looked_at = self.now >= former.lease_end;

@@ -2,16 +2,20 @@
 //! person, passing time, policies that change between. And that `decide` answers about
 //! every record, also those that no life leads to.
 
+mod lists;
 mod lives;
 mod records;
+mod time;
 
 use proptest::prelude::*;
 
-use crate::calls::{Row, T0};
-use crate::command::{Answer, Command, Disposition, Finding, Holder, Lessee, Outcome, Refusal};
+use crate::calls::{Row, T0, renew_claim};
+use crate::command::{
+    Answer, Authority, Command, Disposition, Finding, Holder, Lessee, Outcome, Refusal,
+};
 use crate::decide::Decision;
 use crate::reading::Reading;
-use crate::record::{EARLIER_IDS_MAX, Pending, Record, State};
+use crate::record::{EARLIER_IDS_MAX, Record, State};
 use crate::token::Held;
 use lives::{Life, step, steps};
 
@@ -68,9 +72,31 @@ fn is_entitled(record: &Record, command: &Command) -> bool {
             Holder::Token(_) => unreachable!("has a token"),
         },
         Command::GiveBack(back) => back.revision == record.revision,
-        Command::Reserve(_) | Command::Resolve(_) => true,
-        _ => unreachable!("has a token"),
+        Command::Forget(forget) => forget.revision == record.revision,
+        Command::Renew(renew) => match renew.lessee {
+            Lessee::Claim(held) => is_newest_claim(record, held),
+            Lessee::Attempt(_) => unreachable!("has a token"),
+        },
+        Command::Resolve(resolve) => match (resolve.authority, &resolve.finding) {
+            // Asked again by a resolver that was granted the attempt.
+            (_, Finding::TakeOver { attempt_id, .. }) if *attempt_id == attempt.id => true,
+            (Authority::Claim(held), _) => is_newest_claim(record, held),
+            (Authority::Operator { revision }, _) => revision == record.revision,
+        },
+        Command::Reserve(_) | Command::Claim(_) | Command::Sweep => true,
+        Command::MarkSending(_) | Command::Complete(_) | Command::MarkPending(_) => {
+            unreachable!("has a token")
+        }
     }
+}
+
+fn is_newest_claim(record: &Record, held: Held) -> bool {
+    held.authentic
+        && held.attempt == record.attempt.number
+        && record
+            .claim
+            .as_ref()
+            .is_some_and(|claim| claim.fence == held.fence)
 }
 
 /// Without a right a report leaves one mark at most: that it contradicts.
@@ -79,7 +105,8 @@ fn only_contradicts(before: &Record, after: &Record) -> bool {
     as_before.revision = before.revision;
     as_before.updated_at = before.updated_at;
     as_before.contradicted = before.contradicted;
-    if before.state == State::FailedRetryable {
+    // The lapse may be written down on the way.
+    if before.state != State::Pending && after.state == State::Pending {
         as_before.state = before.state;
         as_before.pending.clone_from(&before.pending);
     }
@@ -98,8 +125,11 @@ fn check_decision(row: &Row, command: &Command, decision: &Decision) {
     if let Err(refusal) = decision.answer
         && decision.change.is_some()
     {
-        let contradicting = [Refusal::StaleToken, Refusal::OutcomeAlreadyRecorded];
-        assert!(contradicting.contains(&refusal), "{refusal} changes");
+        let contradicts = matches!(
+            refusal,
+            Refusal::StaleToken | Refusal::OutcomeAlreadyRecorded | Refusal::ClaimOver { .. }
+        );
+        assert!(contradicts, "{refusal} changes");
     }
     let Some(after) = decision.change.as_deref() else {
         assert!(!is_grant(decision), "a grant is written");
@@ -110,13 +140,17 @@ fn check_decision(row: &Row, command: &Command, decision: &Decision) {
         assert!(is_grant(decision) && after.attempt.number == 1);
         return;
     };
-    assert_ne!(
-        before.state,
-        State::Completed,
-        "what took place does not change"
-    );
+    if before.state == State::Completed {
+        assert!(
+            only_erases(before, after),
+            "what took place does not change"
+        );
+        assert!(matches!(command, Command::Forget(_)));
+    }
+    assert!(after.last_fence() >= before.last_fence());
     if is_grant(decision) {
-        assert!(after.attempt.fence > before.attempt.fence);
+        assert!(after.attempt.fence > before.last_fence());
+        assert_eq!(after.claim, None);
         assert!(after.attempt.fence >= u64::try_from(now.0).expect("after 1970"));
         assert!(after.attempt.number > before.attempt.number || before.attempt.number == u32::MAX);
         assert!(matches!(command, Command::Reserve(_) | Command::Resolve(_)));
@@ -137,12 +171,19 @@ fn check_decision(row: &Row, command: &Command, decision: &Decision) {
         assert_eq!(before.attempt.id, after.attempt.id);
         assert_eq!(before.generation, after.generation);
     }
-    if !is_entitled(before, command) {
+    if decision.answer.is_err() || !is_entitled(before, command) {
         assert!(
             only_contradicts(before, after),
             "{command:?} has no right to this"
         );
-        assert!(matches!(command, Command::Complete(_)));
+        assert!(matches!(
+            command,
+            Command::Complete(_) | Command::Resolve(_)
+        ));
+    }
+    check_claim(before, after, command, now);
+    if matches!(row.reads(), Reading::Pending(_)) && after.state != State::Pending {
+        assert!(may_end_pending(command), "{command:?} ends PENDING");
     }
     let spent = matches!(command, Command::Fail(fail) if fail.effect_key_spent);
     let completed = after.state == State::Completed;
@@ -159,8 +200,50 @@ fn check_decision(row: &Row, command: &Command, decision: &Decision) {
     }
 }
 
+/// But for the bytes that callers stored, all stays.
+fn only_erases(before: &Record, after: &Record) -> bool {
+    let mut as_before = after.clone();
+    as_before.revision = before.revision;
+    as_before.updated_at = before.updated_at;
+    as_before.instruction.clone_from(&before.instruction);
+    as_before.outcome.clone_from(&before.outcome);
+    // One that still runs here is none that a life leads to; no write leaves it.
+    as_before.claim.clone_from(&before.claim);
+    !after.has_bytes() && as_before == *before
+}
+
+/// A claim is taken by Claim alone, and only where none runs; its fence is the highest.
+fn check_claim(before: &Record, after: &Record, command: &Command, now: crate::time::Timestamp) {
+    let fence = |record: &Record| record.claim.as_ref().map(|claim| claim.fence);
+    if let Some(taken) = fence(after).filter(|taken| Some(*taken) != fence(before)) {
+        assert!(matches!(command, Command::Claim(_)));
+        assert!(before.running_claim(now).is_none(), "never two");
+        assert!(now >= before.attempt.lease_end, "never beside a lease");
+        assert!(taken > before.last_fence());
+        assert_eq!(after.state, State::Pending);
+    }
+}
+
+/// A report, a resolution, or the attempt's own give-back.
+fn may_end_pending(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Complete(_) | Command::Fail(_) | Command::Resolve(_) | Command::GiveBack(_)
+    )
+}
+
 /// The same report again is the same report.
 fn check_repeat(row: &Row, command: &Command, decision: &Decision) {
+    if let (Command::Claim(_), Ok(Answer::Claimed(view))) = (command, &decision.answer)
+        && view.record.running_claim(row.now).is_some()
+    {
+        let again = row.decide(command.clone());
+        assert_eq!(
+            (again.change, again.answer),
+            (None, decision.answer.clone())
+        );
+        return;
+    }
     let Ok(Answer::Reported(Disposition::Recorded, _)) = &decision.answer else {
         return;
     };
@@ -200,30 +283,21 @@ fn check_record(row: &Row) {
     }
 }
 
-/// Whether somebody wrote a lapse down makes no difference to anybody.
-fn check_written_lapse(row: &Row, command: &Command) {
-    let Some(record) = row.record.clone() else {
+/// At most one claim runs, never beside a lease, and it is the newest one.
+fn check_claims(life: &Life) {
+    let row = &life.row;
+    let Some(record) = row.record.as_ref().filter(|_| row.reads() != Reading::Over) else {
         return;
     };
-    let (State::Processing, Reading::Pending(uncertain)) = (record.state, row.reads()) else {
-        return;
-    };
-    let mut written = row.clone();
-    written.record = Some(Record {
-        state: State::Pending,
-        pending: Some(Pending {
-            reason: uncertain.reason,
-            detail: String::new(),
-            since: uncertain.since,
-            next_check: uncertain.next_check,
-        }),
-        ..record
-    });
-    assert_eq!(written.reads(), row.reads());
-    // The server's own give-back goes by the revision, which writing raises.
-    if !matches!(command, Command::GiveBack(_)) {
-        let (here, there) = (row.decide(command.clone()), written.decide(command.clone()));
-        assert_eq!(said(&here), said(&there), "{command:?}");
+    let running = record.running_claim(row.now);
+    if running.is_some() {
+        assert_eq!(record.state, State::Pending);
+        assert!(row.now >= record.attempt.lease_end);
+    }
+    for held in &life.claims {
+        let renewed = row.decide(renew_claim(*held, None)).answer.is_ok();
+        let runs = running.is_some_and(|claim| claim.fence == held.fence);
+        assert_eq!(renewed, runs, "{held:?}");
     }
 }
 
@@ -233,15 +307,24 @@ proptest! {
     #[test]
     fn lives_keep_the_invariants(steps in steps(40)) {
         let mut life = Life::new();
-        for step in &steps {
+        let mut list = lists::List::default();
+        for (number, step) in steps.iter().enumerate() {
+            let asleep = life.row.clone();
             let command = life.prepare(step);
             let before = life.row.clone();
-            check_written_lapse(&before, &command);
+            time::check_passed(&asleep, &before);
+            list.check(&before, number % 2 == 0);
+            time::check_written(&before, &command);
+            time::check_holds(&before, &command);
+            time::check_held(&before, &command);
             let decision = life.row.ask(command.clone());
+            list.note(&decision);
             check_decision(&before, &command, &decision);
             check_repeat(&life.row, &command, &decision);
             check_record(&life.row);
             life.remember();
+            check_claims(&life);
+            list.check(&life.row, number % 3 == 0);
         }
     }
 
@@ -253,6 +336,7 @@ proptest! {
         life.remember();
         let command = life.prepare(&step);
         let before = life.row.clone();
+        time::check_held(&before, &command);
         let decision = life.row.ask(command.clone());
         check_decision(&before, &command, &decision);
         prop_assert_eq!(decision, before.decide(command), "the same again");

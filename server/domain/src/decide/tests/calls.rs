@@ -8,15 +8,15 @@ use bytes::Bytes;
 use reprise_fingerprint::{Fingerprint, RuleId, Scheme};
 
 use crate::command::{
-    Authority, Command, Complete, Fail, FailureKind, Finding, Found, GiveBack, Holder, Lessee,
-    MarkPending, MarkSending, Renew, Request, Reserve, Resolve,
+    Authority, Claim, Command, Complete, Fail, FailureKind, Finding, Forget, Found, GiveBack,
+    Holder, Lessee, MarkPending, MarkSending, Renew, Request, Reserve, Resolve,
 };
 use crate::content::Content;
 use crate::decide::{Decision, decide};
 use crate::name::RecordName;
-use crate::policy::{OnLapse, Policy};
+use crate::policy::{Mode, OnLapse, Policy};
 use crate::reading::Reading;
-use crate::record::{AttemptId, Record};
+use crate::record::{AttemptId, ClaimId, Record};
 use crate::time::Timestamp;
 use crate::token::Held;
 
@@ -24,6 +24,8 @@ use crate::token::Held;
 pub(crate) const T0: Timestamp = Timestamp(1_800_000_000_000_000);
 /// The provider's memory in [`take_over`].
 pub(crate) const WITHIN: Duration = Duration::from_mins(10);
+/// How long a [`claim`] runs.
+pub(crate) const CLAIM: Duration = Duration::from_secs(90);
 
 /// A row, its store's clock, and the policy in force.
 #[derive(Clone, Debug)]
@@ -88,6 +90,14 @@ pub(crate) fn token_of(record: &Record) -> Held {
     }
 }
 
+pub(crate) fn claim_of(record: &Record) -> Option<Held> {
+    record.claim.as_ref().map(|claim| Held {
+        attempt: record.attempt.number,
+        fence: claim.fence,
+        authentic: true,
+    })
+}
+
 pub(crate) fn name() -> RecordName {
     NAME.clone()
 }
@@ -124,6 +134,14 @@ pub(crate) fn take_over() -> Policy {
     }
 }
 
+/// The same settings, but nobody is granted an attempt.
+pub(crate) fn holding(policy: Policy) -> Policy {
+    Policy {
+        mode: Mode::Hold,
+        ..policy
+    }
+}
+
 /// What can be asked of a row.
 pub(crate) trait Ask {
     fn command(self) -> Command;
@@ -146,7 +164,9 @@ ask!(
     MarkPending,
     Renew,
     GiveBack,
-    Resolve
+    Claim,
+    Resolve,
+    Forget
 );
 
 impl Ask for Command {
@@ -243,6 +263,38 @@ pub(crate) fn renew(held: Held, lease: impl Into<Option<Duration>>) -> Renew {
 
 pub(crate) fn undelivered(revision: u64) -> GiveBack {
     GiveBack { revision }
+}
+
+pub(crate) fn claim(number: u8) -> Claim {
+    Claim {
+        id: ClaimId([number; 16]),
+        lease: CLAIM,
+        owner: format!("finder-{number}"),
+    }
+}
+
+pub(crate) fn renew_claim(held: Held, lease: impl Into<Option<Duration>>) -> Renew {
+    Renew {
+        lessee: Lessee::Claim(held),
+        lease: lease.into(),
+    }
+}
+
+pub(crate) fn forget(revision: u64) -> Forget {
+    Forget {
+        revision,
+        actor: "ann".to_owned(),
+        reason: "asked to".to_owned(),
+    }
+}
+
+/// What was found under a claim.
+pub(crate) fn resolve_by(held: Held, finding: Finding) -> Resolve {
+    Resolve {
+        authority: Authority::Claim(held),
+        actor: "finder".to_owned(),
+        ..resolve(0, finding)
+    }
 }
 
 /// An operator's override, by the revision that was read.

@@ -22,6 +22,8 @@ pub(super) trait Told {
     fn refusal(&self) -> Refusal;
     fn is_leased(&self) -> bool;
     fn is_closed(&self) -> bool;
+    fn is_claimed(&self) -> bool;
+    fn is_held(&self) -> bool;
     fn changes_nothing(self) -> Self;
     fn has_evidence(&self) -> bool;
     fn audits(&self, action: AuditAction) -> bool;
@@ -55,6 +57,14 @@ impl Told for Decision {
 
     fn is_closed(&self) -> bool {
         matches!(&self.answer, Ok(Answer::Closed(_)))
+    }
+
+    fn is_claimed(&self) -> bool {
+        matches!(&self.answer, Ok(Answer::Claimed(_)))
+    }
+
+    fn is_held(&self) -> bool {
+        matches!(&self.answer, Ok(Answer::Held(_)))
     }
 
     fn changes_nothing(self) -> Self {
@@ -118,6 +128,29 @@ impl Row {
         self.token()
     }
 
+    /// The newest claim, as its holder presents it.
+    pub(super) fn newest_claim(&self) -> Held {
+        claim_of(self.record()).expect("the test made a claim")
+    }
+
+    /// To the moment at which a claim may first be taken and say everything.
+    pub(super) fn settle(&mut self) -> &mut Self {
+        self.lapse();
+        if let Reading::Pending(uncertain) = self.reads() {
+            self.now = self.now.max(uncertain.next_check);
+        }
+        let settled = self.record().attempt.lease_end.after(SETTLE);
+        self.now = self.now.max(settled);
+        self
+    }
+
+    /// A new claim, as its holder presents it.
+    pub(super) fn claimed(&mut self, number: u8) -> Held {
+        let told = self.ask(claim(number));
+        assert!(told.is_claimed(), "{:?}", told.answer);
+        self.newest_claim()
+    }
+
     /// An override by somebody who read the row just now.
     pub(super) fn override_with(&mut self, finding: Finding) -> Decision {
         let revision = self.revision();
@@ -163,6 +196,20 @@ pub(super) fn pending() -> Row {
     let token = row.token();
     row.ask(mark_pending(token, "timeout"));
     row
+}
+
+/// PENDING, the lapse written down, under a claim that runs and may say everything.
+pub(super) fn claimed() -> (Row, Held) {
+    let mut row = lapsed();
+    let claim = row.settle().claimed(1);
+    (row, claim)
+}
+
+/// The same after the holder's MarkPending.
+pub(super) fn claimed_after_doubt() -> (Row, Held) {
+    let mut row = pending();
+    let claim = row.settle().claimed(1);
+    (row, claim)
 }
 
 /// PENDING, the token unused: a person looked after the lapse and knows nothing.

@@ -52,6 +52,16 @@ enum Act {
         is_spent: bool,
         revisions_ago: u64,
     },
+    Claim(u8),
+    RenewClaim(Option<Duration>),
+    ResolveByClaim {
+        finding: u8,
+        is_spent: bool,
+    },
+    Forget {
+        revisions_ago: u64,
+    },
+    Sweep,
 }
 
 fn seconds(most: u64) -> impl Strategy<Value = Duration> {
@@ -78,6 +88,13 @@ fn act() -> impl Strategy<Value = Act> {
         3 => (0_u8..5, any::<bool>(), ago()).prop_map(|(finding, is_spent, revisions_ago)| {
             Act::Resolve { finding, is_spent, revisions_ago }
         }),
+        4 => (1_u8..4).prop_map(Act::Claim),
+        1 => lease().prop_map(Act::RenewClaim),
+        4 => (0_u8..5, any::<bool>()).prop_map(|(finding, is_spent)| {
+            Act::ResolveByClaim { finding, is_spent }
+        }),
+        1 => ago().prop_map(|revisions_ago| Act::Forget { revisions_ago }),
+        2 => Just(Act::Sweep),
     ]
 }
 
@@ -93,7 +110,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         3 => any::<Index>().prop_map(Who::Earlier),
         1 => Just(Who::Forged),
     ];
-    let policy = prop_oneof![4 => Just(None), 1 => (0_usize..4).prop_map(Some)];
+    let policy = prop_oneof![5 => Just(None), 1 => (0_usize..5).prop_map(Some)];
     (pass, policy, who, act()).prop_map(|(pass, policy, who, act)| Step {
         pass,
         policy,
@@ -106,9 +123,10 @@ pub(super) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 1..most)
 }
 
-/// A row, and the tokens that were ever given out for it.
+/// A row, and the tokens and claims that were ever given out for it.
 pub(super) struct Life {
     pub(super) row: Row,
+    pub(super) claims: Vec<Held>,
     tokens: Vec<Held>,
 }
 
@@ -116,6 +134,7 @@ impl Life {
     pub(super) fn new() -> Self {
         Self {
             row: Row::new(take_over()),
+            claims: Vec::new(),
             tokens: Vec::new(),
         }
     }
@@ -126,27 +145,32 @@ impl Life {
         if let Some(policy) = step.policy {
             self.row.policy = policies()[policy].clone().into();
         }
-        self.command(&step.act, self.token(&step.who))
+        let by_claim = matches!(step.act, Act::RenewClaim(_) | Act::ResolveByClaim { .. });
+        let given_out = if by_claim { &self.claims } else { &self.tokens };
+        self.command(&step.act, Self::held(given_out, &step.who))
     }
 
-    /// Notes the token of a new grant.
+    /// Notes the token of a new grant and of a new claim.
     pub(super) fn remember(&mut self) {
-        let token = self.row.record.as_ref().map(token_of);
+        let record = self.row.record.as_ref();
+        let (token, claim) = (record.map(token_of), record.and_then(claim_of));
         self.tokens
             .extend(token.filter(|token| self.tokens.last() != Some(token)));
+        self.claims
+            .extend(claim.filter(|claim| self.claims.last() != Some(claim)));
     }
 
-    fn token(&self, who: &Who) -> Held {
+    fn held(given_out: &[Held], who: &Who) -> Held {
         let none = Held {
             attempt: 1,
             fence: 1,
             authentic: true,
         };
-        let newest = self.tokens.last().copied().unwrap_or(none);
+        let newest = given_out.last().copied().unwrap_or(none);
         match who {
             Who::Newest => newest,
-            Who::Earlier(_) if self.tokens.is_empty() => none,
-            Who::Earlier(index) => *index.get(&self.tokens),
+            Who::Earlier(_) if given_out.is_empty() => none,
+            Who::Earlier(index) => *index.get(given_out),
             Who::Forged => Held {
                 authentic: false,
                 ..newest
@@ -204,6 +228,17 @@ impl Life {
                 ..resolve(revision.saturating_sub(revisions_ago), finding_of(finding))
             }
             .command(),
+            Act::Claim(number) => claim(number).command(),
+            Act::RenewClaim(lease) => renew_claim(held, lease).command(),
+            Act::ResolveByClaim { finding, is_spent } => Resolve {
+                effect_key_spent: is_spent,
+                ..resolve_by(held, finding_of(finding))
+            }
+            .command(),
+            Act::Forget { revisions_ago } => {
+                forget(revision.saturating_sub(revisions_ago)).command()
+            }
+            Act::Sweep => Command::Sweep,
         }
     }
 }
@@ -218,12 +253,18 @@ fn finding_of(number: u8) -> Finding {
     }
 }
 
-/// TAKE_OVER twice, with other lengths.
-fn policies() -> [Policy; 4] {
+/// TAKE_OVER twice, with other lengths; and once nobody is granted an attempt.
+fn policies() -> [Policy; 5] {
     let short = Policy {
         repeat_within: Some(Duration::from_secs(40)),
         lease: Duration::from_secs(15),
         ..take_over()
     };
-    [Policy::default(), unless_sent(), take_over(), short]
+    [
+        Policy::default(),
+        unless_sent(),
+        take_over(),
+        holding(take_over()),
+        short,
+    ]
 }

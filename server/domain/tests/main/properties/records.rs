@@ -8,8 +8,8 @@ use crate::calls::{T0, WITHIN, id, name, payload};
 use crate::content::Content;
 use crate::policy::OnLapse;
 use crate::record::{
-    Attempt, Ended, GivenBack, GrantReason, Outcome, Pending, PendingReason, Record, Report,
-    ReportKind, Resolution, State,
+    Attempt, Claim, ClaimId, Ended, GivenBack, GrantReason, Outcome, Pending, PendingReason,
+    Record, Report, ReportKind, Resolution, State,
 };
 use crate::time::Timestamp;
 
@@ -111,6 +111,21 @@ fn resolution() -> impl Strategy<Value = Resolution> {
     })
 }
 
+fn claim() -> impl Strategy<Value = Claim> {
+    let ids = (1_u8..4).prop_map(|number| ClaimId([number; 16]));
+    (ids, any::<u32>(), moment(), moment(), any::<bool>()).prop_map(
+        |(id, fence, taken_at, lease_end, over)| Claim {
+            id,
+            fence: T0.0.unsigned_abs() + u64::from(fence),
+            taken_at,
+            lease_end,
+            lease: WITHIN,
+            owner: String::new(),
+            over,
+        },
+    )
+}
+
 pub(super) fn record() -> impl Strategy<Value = Record> {
     let states = vec![
         State::Processing,
@@ -131,6 +146,7 @@ pub(super) fn record() -> impl Strategy<Value = Record> {
         prop::option::of(outcome()),
         prop::option::of(resolution()),
         prop::option::of(previous),
+        prop::option::of(claim()),
     );
     let flags = any::<(bool, bool, bool)>();
     (
@@ -141,27 +157,29 @@ pub(super) fn record() -> impl Strategy<Value = Record> {
         rest,
     )
         .prop_map(
-            |(state, numbers, flags, attempt, (pending, outcome, resolution, previous))| Record {
-                name: name(),
-                revision: numbers.0,
-                created_at: T0,
-                updated_at: T0,
-                fingerprint: payload(1),
-                state,
-                generation: numbers.1,
-                key_spent: flags.0,
-                unaccounted: flags.1,
-                contradicted: flags.2,
-                attempt,
-                previous,
-                correlation_id: String::new(),
-                provider_reference: String::new(),
-                resource_id: String::new(),
-                instruction: bytes::Bytes::new(),
-                pending,
-                outcome,
-                resolution,
-                claim: None,
+            |(state, numbers, flags, attempt, (pending, outcome, resolution, previous, claim))| {
+                Record {
+                    name: name(),
+                    revision: numbers.0,
+                    created_at: T0,
+                    updated_at: T0,
+                    fingerprint: payload(1),
+                    state,
+                    generation: numbers.1,
+                    key_spent: flags.0,
+                    unaccounted: flags.1,
+                    contradicted: flags.2,
+                    attempt,
+                    previous,
+                    correlation_id: String::new(),
+                    provider_reference: String::new(),
+                    resource_id: String::new(),
+                    instruction: bytes::Bytes::new(),
+                    pending,
+                    outcome,
+                    resolution,
+                    claim,
+                }
             },
         )
 }
