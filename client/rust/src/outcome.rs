@@ -205,7 +205,14 @@ impl Reader {
         answer: Answered<v1::ReserveResponse>,
     ) -> Result<Reserved, Error> {
         use reserve_response::Outcome as Wire;
-        let record = self.record(answer.message.record)?;
+        let record = match &answer.message.outcome {
+            // Of a first attempt there is no record yet, and so no state.
+            Some(Wire::Processing(it)) if it.reason() == ProcessingReason::Held => {
+                let record = answer.message.record;
+                record.ok_or_else(|| self.unknown("record"))?
+            }
+            _ => self.record(answer.message.record)?,
+        };
         let outcome = match answer.message.outcome {
             Some(Wire::Acquired(acquired)) => {
                 if record.state() != State::Processing {

@@ -60,7 +60,14 @@ pub(crate) fn found(answer: &Found) -> Fields {
 pub(crate) fn identity(found: &Found) -> Fields {
     let record = &found.record;
     let pending = match &found.reading {
-        Reading::Pending(it) => Some(pending(it)),
+        Reading::Pending(it) => Some(
+            Fields::new()
+                .with("reason", word(it.reason().as_str_name(), "PENDING_REASON_"))
+                .with("detail", &*it.detail)
+                .with("since_time", it.since_time)
+                .with("next_check_time", it.next_check_time)
+                .with("claim", it.claim.as_ref().map(pending_claim)),
+        ),
         _ => None,
     };
     Fields::new()

@@ -77,6 +77,14 @@ impl NameFlags {
             key: self.key.clone(),
         }
     }
+
+    /// The record's id, computed from its name.
+    pub(crate) fn record_id(&self) -> String {
+        let (tenant, operation) = (&self.tenant, &self.operation);
+        let name = reprise_domain::RecordName::new(tenant, operation, &self.subject, &self.key);
+        // The flags' parsers checked each part.
+        name.map(|name| name.id().to_string()).unwrap_or_default()
+    }
 }
 
 /// The environment variable that a token is taken from.
@@ -100,6 +108,16 @@ pub(crate) struct TokenFlags {
 }
 
 impl TokenFlags {
+    /// Refuses a token beside another right.
+    pub(crate) fn refuse_beside(&self, other: &str) -> Result<(), Error> {
+        match self.token.is_some() || self.token_file.is_some() {
+            true => Err(Error::Usage(format!(
+                "{other} and a token exclude each other"
+            ))),
+            false => Ok(()),
+        }
+    }
+
     /// The token's bytes.
     pub(crate) fn read(&self, stdin: &mut input::Stdin) -> Result<Bytes, Error> {
         let (name, text) = match (&self.token_file, &self.token) {

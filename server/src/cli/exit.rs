@@ -4,6 +4,7 @@
 use std::io;
 use std::process::ExitCode;
 
+use reprise_client::proto::State;
 use reprise_client::{Error as CallError, Fault, Reason};
 
 /// For the end of `--help`.
@@ -162,9 +163,9 @@ pub(crate) fn reason_and_text(error: &CallError) -> (&'static str, String) {
             field.description
         ));
     }
-    if let Some(over) = fault.claim_over {
-        let state = super::answer::word(over.state.as_str_name(), "STATE_");
-        text.push_str(&format!("\n  the record is {state}"));
+    if let Some(over) = fault.claim_over.filter(|it| it.state != State::Unspecified) {
+        let state = super::words::state_of(over.state, over.failure_kind);
+        text.push_str(&format!("; the record is {state}"));
     }
     (reason, text)
 }

@@ -134,9 +134,9 @@ async fn tell(
             "HELD: {scope}. Nobody is granted an attempt any more, in 5 s on all servers.\n\
              Replays, reports and renewals go on; `reprise release` ends it."
         ),
-        (Mode::Hold, false) => format!("{scope} was held before, nothing was written."),
+        (Mode::Hold, false) => format!("Held before, nothing was written: {scope}."),
         (_, true) => format!("Released: {scope}. Attempts are granted again, in 5 s everywhere."),
-        (_, false) => format!("{scope} was not held here, nothing was written."),
+        (_, false) => format!("Not held, nothing was written: {scope}."),
     };
     if mode != Mode::Hold && held(client, scope).await? {
         note!("warning: a wider scope is still held; `reprise status` says which");

@@ -39,8 +39,15 @@ struct OfFlags {
     #[arg(long, env = "REPRISE_TENANT", value_parser = args::word)]
     tenant: String,
     /// Of this operation only
-    #[arg(long, default_value = "", hide_default_value = true, value_parser = args::word)]
-    operation: String,
+    #[arg(long, value_parser = args::word)]
+    operation: Option<String>,
+}
+
+impl OfFlags {
+    /// Empty: of all operations.
+    fn operation(&self) -> String {
+        self.operation.clone().unwrap_or_default()
+    }
 }
 
 /// List what is due to be found out, longest due first
@@ -86,7 +93,7 @@ async fn list(flags: &ListFlags) -> Result<Exit, Error> {
     let read = async |page: Page| {
         let request = ListPendingRequest {
             tenant: flags.of.tenant.clone(),
-            operation: flags.of.operation.clone(),
+            operation: flags.of.operation(),
             include_not_due: flags.all,
             page_size: page.size,
             page_token: page.token,

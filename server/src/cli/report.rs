@@ -17,6 +17,7 @@ use super::args::{self, ContentFlags, NameFlags, OutputFlags, ServerFlags, Token
 use super::exit::{Error, Exit};
 use super::input::{Source, Stdin};
 use super::output::{Output, note};
+use super::resolve::ClaimFlags;
 use super::{answer, duration, table, wire_duration, words};
 
 /// Longest time until somebody looks again.
@@ -206,13 +207,15 @@ pub(crate) async fn mark_pending(flags: &MarkPendingFlags) -> Result<Exit, Error
     print_report(&flags.output, &reported)
 }
 
-/// Move the end of the lease
+/// Move the end of the lease, of an attempt or of a claim
 #[derive(Args, Debug)]
 pub(crate) struct RenewFlags {
     #[command(flatten)]
     name: NameFlags,
     #[command(flatten)]
     token: TokenFlags,
+    #[command(flatten)]
+    claim: ClaimFlags,
     /// How long you need from now: 100ms to 15m, 0 ends the lease at once; the attempt's
     /// own length unless given
     #[arg(long, value_name = "DURATION", value_parser = duration::zero_or_within(reprise_domain::policy::LEASE))]
@@ -224,11 +227,18 @@ pub(crate) struct RenewFlags {
 }
 
 pub(crate) async fn renew(flags: &RenewFlags) -> Result<Exit, Error> {
+    let mut stdin = Stdin::default();
+    let holder = match flags.claim.is_given() {
+        true => {
+            flags.token.refuse_beside("--claim")?;
+            let claim = flags.claim.read(&flags.name.record_id(), &mut stdin)?;
+            renew_request::Holder::Claim(claim)
+        }
+        false => renew_request::Holder::Token(flags.token.read(&mut stdin)?),
+    };
     let request = RenewRequest {
         record: Some(flags.name.message()),
-        holder: Some(renew_request::Holder::Token(
-            flags.token.read(&mut Stdin::default())?,
-        )),
+        holder: Some(holder),
         lease: flags.lease.map(wire_duration),
     };
     let renewed = flags.server.client()?.renew(request).await?;

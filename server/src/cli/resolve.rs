@@ -120,6 +120,7 @@ pub(crate) async fn run(flags: &ResolveFlags) -> Result<Exit, Error> {
     if let Some(from) = &flags.many.from {
         return many::run(flags, from, evidence, &mut stdin).await;
     }
+    flags.many.refuse_alone()?;
     let target = flags.target.target()?;
     let mut request = ResolveRequest {
         outcome: Some(outcome(flags, &mut stdin)?),

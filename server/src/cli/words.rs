@@ -66,7 +66,12 @@ pub(crate) fn record(record: &RecordSummary) -> &'static str {
 
 /// The state of a record in two words at most.
 pub(crate) fn state(record: &RecordSummary) -> &'static str {
-    match (record.state(), record.failure_kind()) {
+    state_of(record.state(), record.failure_kind())
+}
+
+/// As [`state`].
+pub(crate) fn state_of(state: State, kind: FailureKind) -> &'static str {
+    match (state, kind) {
         (State::Processing, _) => "PROCESSING",
         (State::Completed, _) => "COMPLETED",
         (State::Failed, FailureKind::Retryable) => "FAILED retryable",

@@ -13,11 +13,17 @@ fn is_as_promised(done: &Done) {
         "was refused: DIFFERENT_PAYLOAD",
         "LEASE_EXPIRED_AFTER_SENDING, nobody may charge again",
         "is not let through",
+        "asks the provider about",
+        "resolves the record with that as evidence",
+        "gets the receipt, byte for byte:",
+        "COMPLETED, said it was sending",
+        "RESOLVED_APPLIED by demo-worker (claim): the provider's ledger has ch_",
         "Two intents, two charges.",
     ] {
         assert!(text.contains(line), "{line:?} is not in:\n{text}");
     }
     let (_, ledger) = text.split_once("The provider's ledger").expect("a ledger");
+    let (ledger, _) = ledger.split_once("\n\n").expect("an end");
     assert_eq!(ledger.matches("ch_").count(), 2, "{ledger}");
     assert!(
         !text.contains('\u{1b}'),

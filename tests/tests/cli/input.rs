@@ -119,6 +119,38 @@ const BAD: &[(&str, &str)] = &[
         "resolve --tenant t --operation o --key k --applied --evidence e --lease 1s",
         "cannot be used with",
     ),
+    (
+        "resolve --tenant t --operation o --key k --from f --evidence e",
+        "cannot be used with",
+    ),
+    (
+        "resolve --tenant t --operation o --key k --applied --evidence e --dry-run",
+        "--from",
+    ),
+    (
+        "resolve --tenant t --operation o --key k --applied --evidence e --claim AA== --revision 1",
+        "cannot be used with",
+    ),
+    ("pending list", "--tenant"),
+    (
+        "pending claim --tenant t --max 101",
+        "101 is not in 1..=100",
+    ),
+    (
+        "pending claim --tenant t --lease 1h",
+        "must be 100ms to 15m",
+    ),
+    ("records show --tenant t", "--record-id or --effect-key"),
+    (
+        "records forget --tenant t --record-id x --reason r --yes",
+        "--record-id: must be 64 characters",
+    ),
+    ("hold --tenant t", "--reason"),
+    ("hold --reason r", "no tenant"),
+    (
+        "hold --all-tenants --operation o --reason r",
+        "cannot be used with",
+    ),
     ("policy put --tenant t --lease 1s", "--reason"),
     ("policy apply", "<FILE>"),
     ("demo --tenant a$b", "for '--tenant <TENANT>'"),

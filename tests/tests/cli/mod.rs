@@ -1,14 +1,18 @@
 //! The command line against a real server on its embedded store: answers, exit codes,
-//! the guide's example, the demo.
+//! the guide's example, finding out, holding, the demo.
 
 mod demo;
 mod example;
+mod hold;
 mod input;
 mod output;
+mod pending;
 mod policy;
 mod programs;
 mod records;
 mod resolve;
+mod resolve_many;
+mod story;
 mod tokens;
 
 use std::io::Write as _;

@@ -69,6 +69,7 @@ fn settings_that_do_not_fit_are_refused_by_their_flag() -> Result<()> {
             "--result-bytes-max 5000000",
             "--result-bytes-max: 0 to 4,128,768 bytes",
         ),
+        ("--inherits --lease 1s", "--inherits: only beside mode"),
     ] {
         let done = stage.reprise(&format!("policy put --reason test {flags}"))?;
         done.exits(2).says(told);

@@ -54,7 +54,7 @@ pub(super) async fn run(flags: &ClaimFlags) -> Result<Exit, Error> {
         .unwrap_or_else(|| *AttemptId::random().as_bytes());
     let request = ClaimPendingRequest {
         tenant: flags.of.tenant.clone(),
-        operation: flags.of.operation.clone(),
+        operation: flags.of.operation(),
         claim_id: Bytes::copy_from_slice(&claim_id),
         max_records: flags.max,
         lease: Some(wire_duration(flags.lease)),

@@ -59,7 +59,7 @@ pub(super) async fn run(flags: &CountFlags) -> Result<Exit, Error> {
 async fn read(client: &Client, of: &OfFlags) -> Result<CountPendingResponse, Error> {
     let request = CountPendingRequest {
         tenant: of.tenant.clone(),
-        operation: of.operation.clone(),
+        operation: of.operation(),
     };
     Ok(client.count_pending(request).await?)
 }

@@ -76,7 +76,7 @@ fn tell(flags: &ForgetFlags, forgotten: &ForgetRecordResponse) -> Result<Exit, E
         _ => "Answered in a way that this program does not know",
     };
     let record = forgotten.record.clone().unwrap_or_default();
-    let words = format!("{what}. The record is {}.", words::record(&record));
+    let words = format!("{what}. The record still reads {}.", words::state(&record));
     Output::new(&flags.output).answer(words, &answer::seen::forgotten(forgotten))?;
     Ok(Exit::Done)
 }

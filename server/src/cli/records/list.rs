@@ -20,8 +20,8 @@ pub(crate) struct ListFlags {
     #[arg(long, env = "REPRISE_TENANT", value_parser = args::word)]
     tenant: String,
     /// Of this operation
-    #[arg(long, default_value = "", hide_default_value = true, value_parser = args::word, help_heading = "Filters")]
-    operation: String,
+    #[arg(long, value_parser = args::word, help_heading = "Filters")]
+    operation: Option<String>,
     /// On behalf of this one; empty for those of the tenant itself
     #[arg(long, value_parser = args::subject, help_heading = "Filters")]
     subject: Option<String>,
@@ -107,7 +107,7 @@ pub(super) async fn run(flags: &ListFlags) -> Result<Exit, Error> {
     let read = async |page: Page| {
         let request = ListRecordsRequest {
             tenant: flags.tenant.clone(),
-            operation: flags.operation.clone(),
+            operation: flags.operation.clone().unwrap_or_default(),
             subject: flags.subject.clone(),
             state: state.into(),
             failure_kind: kind.into(),

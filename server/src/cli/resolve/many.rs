@@ -53,6 +53,19 @@ pub(super) struct ManyFlags {
     override_state: bool,
 }
 
+impl ManyFlags {
+    /// Refuses what says something only beside --from. The parser lets it pass where a
+    /// flag is given that excludes --from.
+    pub(super) fn refuse_alone(&self) -> Result<(), Error> {
+        let alone = match (self.dry_run, self.override_state) {
+            (true, _) => "--dry-run",
+            (false, true) => "--override-state",
+            (false, false) => return Ok(()),
+        };
+        Err(Error::Usage(format!("{alone}: needs --from")))
+    }
+}
+
 /// What all lines share.
 struct Job {
     client: Client,
@@ -198,7 +211,11 @@ async fn round(job: &Job, row: &Row) -> Result<Verdict, reprise_client::Error> {
         ..LookupRequest::default()
     };
     let found = job.client.lookup(request).await?;
+    let still_unknown = matches!(row.outcome, Outcome::StillUnknown(_));
     match judge::standing(&found, &row.outcome) {
+        Standing::Pending if still_unknown && resolved_so(job, row, &found).await? => {
+            return Ok(Verdict::Before);
+        }
         Standing::Pending => {}
         Standing::Alike => return Ok(Verdict::Before),
         Standing::Other(_) if resolved_so(job, row, &found).await? => return Ok(Verdict::Before),
@@ -229,7 +246,8 @@ async fn round(job: &Job, row: &Row) -> Result<Verdict, reprise_client::Error> {
     })
 }
 
-/// Whether this very resolution is in the audit: the record went on since.
+/// Whether this very resolution is in the audit: told before, and the record may have gone
+/// on since.
 async fn resolved_so(job: &Job, row: &Row, found: &Found) -> Result<bool, reprise_client::Error> {
     let request = ListAuditRequest {
         tenant: found.name.tenant.clone(),
