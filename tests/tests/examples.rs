@@ -45,6 +45,31 @@ fn mark_sending_replays_its_result() -> Result<()> {
 }
 
 #[test]
+fn worker_finds_out_about_a_charge_and_empties_an_outbox() -> Result<()> {
+    let (first, second) = twice("worker")?;
+    for worked_on in ["worked on: charge", "worked on: mail"] {
+        assert!(first.contains(worked_on), "{first}");
+        assert!(!second.contains(worked_on), "{second}");
+    }
+    for result in ["charge: ", "mail: "] {
+        let found = second.lines().find(|line| line.starts_with(result));
+        let found = found.with_context(|| format!("no {result}in {second}"))?;
+        assert!(first.contains(found), "{first}\n{second}");
+    }
+    Ok(())
+}
+
+#[test]
+fn observe_charges_twice_and_says_what_enforcing_would_do() -> Result<()> {
+    let (first, second) = twice("observe")?;
+    for said in [&first, &second] {
+        assert!(said.contains("charging as before"), "{said}");
+    }
+    assert!(second.contains("enforcing would: replay"), "{second}");
+    Ok(())
+}
+
+#[test]
 fn low_level_acts_once() -> Result<()> {
     let (first, second) = twice("low_level")?;
     assert!(first.starts_with("sending under "), "{first}");

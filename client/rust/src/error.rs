@@ -161,12 +161,16 @@ pub struct ClaimOver {
 }
 
 impl ClaimOver {
-    /// From the metadata of `google.rpc.ErrorInfo`: `state`, and with FAILED
-    /// `failure_kind`, as the enums name them without their prefix.
+    /// From the metadata of `google.rpc.ErrorInfo`: `state` as the enum names it without its
+    /// prefix, FAILED with its kind, e.g. "PENDING" or "FAILED_RETRYABLE".
     fn read(metadata: &HashMap<String, String>) -> ClaimOver {
-        let word = |key| metadata.get(key).map(String::as_str).unwrap_or_default();
-        let state = State::from_str_name(&format!("STATE_{}", word("state")));
-        let kind = FailureKind::from_str_name(&format!("FAILURE_KIND_{}", word("failure_kind")));
+        let word = metadata.get("state").map_or("", String::as_str);
+        let (state, kind) = match word.strip_prefix("FAILED_") {
+            Some(kind) => ("FAILED", kind),
+            None => (word, "UNSPECIFIED"),
+        };
+        let state = State::from_str_name(&format!("STATE_{state}"));
+        let kind = FailureKind::from_str_name(&format!("FAILURE_KIND_{kind}"));
         ClaimOver {
             state: state.unwrap_or_default(),
             failure_kind: kind.unwrap_or_default(),

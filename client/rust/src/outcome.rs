@@ -22,7 +22,8 @@ use crate::retry::Answered;
 pub struct Reserved {
     /// The attempt's id, for whoever repeats the call.
     pub attempt_id: AttemptId,
-    /// The record as it reads now.
+    /// The record as it reads now. Without a state where an operator holds the operation
+    /// and there is no record yet.
     pub record: RecordSummary,
     /// Whether the intent may begin again under a new key. What this client does not
     /// know reads as [`StartOver::Unknown`], to be treated as no.
@@ -205,13 +206,11 @@ impl Reader {
         answer: Answered<v1::ReserveResponse>,
     ) -> Result<Reserved, Error> {
         use reserve_response::Outcome as Wire;
-        let record = match &answer.message.outcome {
-            // Of a first attempt there is no record yet, and so no state.
-            Some(Wire::Processing(it)) if it.reason() == ProcessingReason::Held => {
-                let record = answer.message.record;
-                record.ok_or_else(|| self.unknown("record"))?
-            }
-            _ => self.record(answer.message.record)?,
+        let held = |it: &Processing| it.reason() == ProcessingReason::Held;
+        let record = match (&answer.message.outcome, answer.message.record) {
+            // Where nobody is granted the first attempt there is no record, and no state.
+            (Some(Wire::Processing(it)), Some(record)) if held(it) => record,
+            (_, record) => self.record(record)?,
         };
         let outcome = match answer.message.outcome {
             Some(Wire::Acquired(acquired)) => {

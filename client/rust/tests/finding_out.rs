@@ -53,16 +53,21 @@ async fn looking_claiming_and_forgetting_are_repeated_with_identical_content() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_is_over_is_told_with_how_the_record_reads() {
     type Metadata = &'static [(&'static str, &'static str)];
-    let cases: [(Metadata, State, FailureKind); 4] = [
+    let cases: [(Metadata, State, FailureKind); 5] = [
         (
             &[("state", "PENDING")],
             State::Pending,
             FailureKind::Unspecified,
         ),
         (
-            &[("state", "FAILED"), ("failure_kind", "RETRYABLE")],
+            &[("state", "FAILED_RETRYABLE")],
             State::Failed,
             FailureKind::Retryable,
+        ),
+        (
+            &[("state", "FAILED_FINAL")],
+            State::Failed,
+            FailureKind::Final,
         ),
         (
             &[("state", "STRANGE")],
@@ -150,4 +155,21 @@ async fn held_by_an_operator_is_told_from_somebody_being_at_it() {
             .unwrap();
         assert_eq!(ran.ending.is_held(), is_held);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_attempt_that_is_held_has_no_record_and_is_understood() {
+    let (client, script) = start();
+    let mut answer = reserved(
+        State::Unspecified,
+        reserve_response::Outcome::Processing(held()),
+    );
+    script.reserve(Step::Answer(answer.clone()));
+    let outcome = client.reserve(&ask()).await.unwrap().outcome;
+    assert!(outcome.is_held());
+
+    // Anybody else who is at it has a record.
+    answer.outcome = Some(reserve_response::Outcome::Processing(Processing::default()));
+    script.reserve(Step::Answer(answer));
+    assert!(client.reserve(&ask()).await.unwrap_err().outcome_unknown());
 }

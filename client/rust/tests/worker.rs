@@ -286,7 +286,7 @@ async fn a_claim_that_is_over_while_the_function_runs_is_told_and_nothing_else_i
 async fn an_effect_that_took_place_is_told_even_under_a_claim_that_is_over() {
     let (client, script) = start();
     let over = || {
-        let state = [("state", "FAILED"), ("failure_kind", "RETRYABLE")];
+        let state = [("state", "FAILED_RETRYABLE")];
         refuse_saying(Code::FailedPrecondition, Reason::ClaimOver, None, &state)
     };
     script

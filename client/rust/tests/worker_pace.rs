@@ -114,6 +114,25 @@ async fn no_more_records_are_worked_on_at_once_than_allowed_and_none_is_claimed_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_that_is_over_before_its_turn_is_told_and_nobody_is_asked() {
+    let (client, script) = start();
+    script.claim_pending(Step::Answer(claims(&["k1", "k2"])));
+    for _ in 0..2 {
+        script.renew(refuse(Code::FailedPrecondition, Reason::ClaimOver));
+    }
+    let at_work = begin(worker(&client).concurrency(1), |case| async move {
+        assert_eq!(case.record.key, "k1");
+        sleep(LEASE).await;
+        nothing(case).await
+    });
+    at_work.until("over k1").await;
+    at_work.until("over k2").await;
+    assert!(at_work.stopped().await.unwrap());
+    assert!(client.close(Duration::from_secs(5)).await);
+    assert_eq!((count(&script, "Resolve"), count(&script, "Renew")), (0, 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn settings_that_are_refused_end_the_worker_and_an_absent_service_does_not() {
     let (client, script) = start();
     script.claim_pending(refuse(Code::InvalidArgument, Reason::InvalidField));

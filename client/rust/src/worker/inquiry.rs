@@ -55,6 +55,11 @@ where
     let slot = tokio::select! {
         biased;
         () = desk.stopping.cancelled() => None,
+        over = claim.over() => {
+            let record = &case.record;
+            desk.tell(Event::ClaimOver { record, over });
+            return claim.closed().await;
+        }
         slot = desk.slots.acquire() => slot.ok(),
     };
     let Some(_slot) = slot else {
