@@ -195,7 +195,10 @@ async fn lists_and_counts_show_what_is_due_and_who_is_at_it() -> Result<()> {
         .context("it is there")?
         .0;
     let claim = record.claim.context("with its claim")?;
-    assert_eq!(store.claimed("t1", claim.id).await?, [claimed.name.clone()]);
+    assert_eq!(
+        store.claimed("t1", claim.id).await?,
+        std::slice::from_ref(&claimed.name)
+    );
     assert!(store.claimed("t2", claim.id).await?.is_empty());
     Ok(())
 }
