@@ -103,10 +103,12 @@ fn statement(name: &RecordName, trace: &Trace) -> (&'static str, Vec<Value>) {
     (statement, row.plain())
 }
 
-/// Erases what the side rows of a record hold of callers' bytes.
+/// Erases what the side rows of a record hold of callers' bytes. Why it was erased before
+/// stays.
 pub(super) fn erase(connection: &Connection, id: RecordId) -> Result<(), Error> {
     let statements = [
-        "update audit set evidence = '' where record = ?1 and evidence <> ''",
+        "update audit set evidence = ''
+         where record = ?1 and evidence <> '' and action <> 'forgotten'",
         "delete from replaced where record = ?1",
     ];
     run(connection, id, &statements)
