@@ -125,12 +125,7 @@ impl Error {
     fn metadata(&self) -> HashMap<String, String> {
         match self {
             Self::Refused(Refusal::ClaimOver { state }) => {
-                let (state, failure_kind) = state_name(*state);
-                let words = [("state", Some(state)), ("failure_kind", failure_kind)];
-                let words = words
-                    .into_iter()
-                    .filter_map(|(name, word)| Some((name.to_owned(), word?.to_owned())));
-                words.collect()
+                HashMap::from([("state".to_owned(), state_name(*state).to_owned())])
             }
             _ => HashMap::new(),
         }
@@ -172,14 +167,13 @@ fn refused(refusal: Refusal) -> (Code, ErrorReason) {
     (Code::FailedPrecondition, reason)
 }
 
-/// State and kind of failure, as the protos name them without their prefix.
-fn state_name(state: State) -> (&'static str, Option<&'static str>) {
+fn state_name(state: State) -> &'static str {
     match state {
-        State::Processing => ("PROCESSING", None),
-        State::Pending => ("PENDING", None),
-        State::Completed => ("COMPLETED", None),
-        State::FailedRetryable => ("FAILED", Some("RETRYABLE")),
-        State::FailedFinal => ("FAILED", Some("FINAL")),
+        State::Processing => "PROCESSING",
+        State::Pending => "PENDING",
+        State::Completed => "COMPLETED",
+        State::FailedRetryable => "FAILED_RETRYABLE",
+        State::FailedFinal => "FAILED_FINAL",
     }
 }
 
