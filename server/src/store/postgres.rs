@@ -9,7 +9,7 @@
 //! | `safety`, `migrate` | does the database keep its word, and has it our schema? |
 //! | `writer`, `aside` | batches; what is stuck runs on by itself |
 //! | `plan` | what can be settled in one statement |
-//! | `column`, `row`, `trace` | values, records and side rows as columns |
+//! | `column`, `row`, `content`, `trace` | values, records and side rows as columns |
 //! | `fast` (of `fresh` and `held`), `read`, `write` | the statements of a batch |
 //! | `filing`, `work` | what a write, or the walk, files beside the record |
 //! | `walk`, `look`, `removal` | the statements of the service's own work |
@@ -23,6 +23,7 @@ mod aside;
 mod audit;
 mod clock;
 mod column;
+mod content;
 mod database;
 mod fast;
 mod filing;

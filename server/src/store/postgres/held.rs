@@ -4,8 +4,9 @@
 use reprise_domain::assume;
 
 use super::column::{Blob, Code, columns, under, unnest};
+use super::content::ContentColumns;
 use super::plan::{HeldPlan, offset};
-use super::row::{ContentColumns, RecordArrays, blob, text};
+use super::row::{RecordArrays, blob, text};
 
 columns! {
     /// What a plan assumes and changes, moments as microseconds from now. Null leaves a

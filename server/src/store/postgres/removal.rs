@@ -14,9 +14,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::column::{Blob, Moment, Param, columns, unnest};
+use super::content;
 use super::database::Database;
 use super::filing::closed;
-use super::row;
 use super::safety::durable_commit;
 use crate::store::{AUDIT_RETENTION, Error, Removed};
 
@@ -260,7 +260,7 @@ fn strip(row: &Row) -> Result<Option<StrippedRow>, Error> {
     let code: Option<String> = row.try_get(12).map_err(Error::internal)?;
     let (headers, body, checksum) = (blob(13)?, blob(14)?, blob(15)?);
     let record = super::record_id(&id);
-    let Ok(left) = row::stripped(record, code, headers, body, checksum) else {
+    let Ok(left) = content::stripped(record, code, headers, body, checksum) else {
         // What it was is not known any more; it stays to be reported, until its memory ends.
         tracing::error!(%record, "stored bytes are damaged; they are not removed yet");
         return Ok(None);

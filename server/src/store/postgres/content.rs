@@ -1,0 +1,93 @@
+//! How what is replayed lies in its columns. It knows no statement; what it cannot read it
+//! reports.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use reprise_domain::RecordId;
+use reprise_domain::content::{Body, Content};
+
+use super::column::Blob;
+use super::row::{Unreadable, text};
+
+/// A content's columns; its resource id is the record's.
+pub(super) struct ContentColumns {
+    pub(super) code: Option<String>,
+    pub(super) reference: Option<String>,
+    pub(super) headers: Option<Blob>,
+    pub(super) body: Option<Blob>,
+    pub(super) body_size: Option<i64>,
+    pub(super) body_sha256: Option<Blob>,
+    pub(super) checksum: Blob,
+}
+
+impl From<&Content> for ContentColumns {
+    fn from(content: &Content) -> Self {
+        let (mut body, mut body_size, mut body_sha256) = (None, None, None);
+        match &content.body {
+            Some(Body::Data(data)) => body = Some(Blob(data.clone())),
+            Some(Body::Omitted { size, sha256 }) => {
+                body_size = Some(size.cast_signed());
+                body_sha256 = Some(Blob::copy(sha256));
+            }
+            None => {}
+        }
+        Self {
+            code: text(&content.code),
+            reference: text(&content.provider_reference),
+            headers: write_headers(&content.headers),
+            body,
+            body_size,
+            body_sha256,
+            checksum: Blob::copy(&content.checksum()),
+        }
+    }
+}
+
+/// What stays of a content's columns when headers and body go. Their checksum is checked, so
+/// that damage is not written down as if it had been there from the beginning.
+pub(super) fn stripped(
+    id: RecordId,
+    code: Option<String>,
+    headers: Option<Blob>,
+    body: Option<Blob>,
+    checksum: Option<Blob>,
+) -> Result<ContentColumns, Unreadable> {
+    let content = Content {
+        code: code.unwrap_or_default(),
+        headers: read_headers(headers.as_ref()).ok_or(Unreadable::Damaged(id))?,
+        body: body.map(|body| Body::Data(body.0)),
+        ..Content::default()
+    };
+    if checksum.as_ref().map(|blob| &blob.0[..]) != Some(&content.checksum()[..]) {
+        return Err(Unreadable::Damaged(id));
+    }
+    Ok(ContentColumns::from(&content.stripped()))
+}
+
+fn write_headers(headers: &[(String, Bytes)]) -> Option<Blob> {
+    if headers.is_empty() {
+        return None;
+    }
+    let mut bytes = BytesMut::new();
+    for (name, value) in headers {
+        for part in [name.as_bytes(), value] {
+            let length = u32::try_from(part.len()).expect("headers are at most 16 KiB together");
+            bytes.put_u32(length);
+            bytes.put_slice(part);
+        }
+    }
+    Some(Blob(bytes.freeze()))
+}
+
+/// None when the bytes are not what [`write_headers`] made.
+pub(super) fn read_headers(blob: Option<&Blob>) -> Option<Vec<(String, Bytes)>> {
+    let mut rest = blob.cloned().unwrap_or_default().0;
+    let mut part = || {
+        let length = usize::try_from(rest.try_get_u32().ok()?).ok()?;
+        (length <= rest.len()).then(|| rest.split_to(length))
+    };
+    let mut headers = Vec::new();
+    while let Some(name) = part() {
+        headers.push((String::from_utf8(name.into()).ok()?, part()?));
+    }
+    Some(headers)
+}
