@@ -17,7 +17,11 @@ create table meta (
     token_key blob not null check (length(token_key) = 32),
     -- The latest moment that was written. The store's clock starts no earlier, so a
     -- system clock that was set back gives out no fence a second time.
-    clock integer not null
+    clock integer not null,
+    -- Where the walk over grants stands: those up to this moment, and of this moment those
+    -- up to this id, were visited.
+    walked_at integer not null default 0,
+    walked_id blob not null default x''
 ) strict;
 
 -- One row for each business intent.
@@ -83,7 +87,6 @@ create table records (
     correlation_id text not null,
     provider_reference text not null,
     resource_id text not null,
-    instruction blob not null,
 
     -- Why and since when the outcome is uncertain; present in state pending.
     pending_reason text,
@@ -93,11 +96,7 @@ create table records (
 
     -- The newest outcome, replayed byte for byte.
     outcome_code text,
-    -- For each header: length of the name (4 bytes, big-endian), name, length of the value
-    -- (4 bytes), value.
-    outcome_headers blob,
-    -- Null and empty differ. A body that is not kept has size and digest instead.
-    outcome_body blob,
+    -- Of a body that is not kept.
     omitted_body_size integer check (omitted_body_size is null or outcome_body is null),
     omitted_body_sha256 blob
         check ((omitted_body_sha256 is null) = (omitted_body_size is null)),
@@ -113,9 +112,84 @@ create table records (
     resolution_content blob,
     resolution_core blob,
 
+    -- The newest claim on the newest attempt; null in the usual row.
+    claim_id blob check (length(claim_id) = 16),
+    claim_fence integer check ((claim_fence is null) = (claim_id is null)),
+    claim_taken_at integer check ((claim_taken_at is null) = (claim_id is null)),
+    claim_lease_end integer check ((claim_lease_end is null) = (claim_id is null)),
+    claim_lease_us integer check ((claim_lease_us is null) = (claim_id is null)),
+    claim_owner text check ((claim_owner is null) = (claim_id is null)),
+    claim_over integer
+        check ((claim_over is null) = (claim_id is null) and claim_over in (0, 1)),
+
+    -- What is large stands last, so that lists and removal read a row without it.
+    instruction blob not null,
+    -- First 16 bytes of SHA-256 over headers and body; null where neither is kept.
+    content_checksum blob check (length(content_checksum) = 16),
     -- First 16 bytes of SHA-256 over all columns before it.
-    checksum blob not null check (length(checksum) = 16)
+    checksum blob not null check (length(checksum) = 16),
+    -- For each header: length of the name (4 bytes, big-endian), name, length of the value
+    -- (4 bytes), value.
+    outcome_headers blob,
+    -- Null and empty differ.
+    outcome_body blob
 ) strict;
+
+-- Visiting each grant once, finding what is to be removed, and listing, newest first. A
+-- report changes neither column, and is written without them, so that it does not pay.
+create index records_granted on records (granted_at, id);
+
+-- Records that are not closed, as far as somebody has to look at them later. Filled by the
+-- walk and by what leads to PENDING; a grant that completes in time is never here.
+create table worklist (
+    record blob not null primary key check (length(record) = 32),
+    tenant text not null,
+    operation text not null,
+    -- Who is to look: the server itself, or whoever finds out.
+    kind text not null check (kind in ('look', 'find_out')),
+    due integer not null,
+    -- Since when and why the outcome is uncertain.
+    since integer check ((since is null) = (kind = 'look')),
+    reason text check ((reason is null) = (kind = 'look')),
+    -- The call that took the claim which runs, and until when.
+    claim_id blob check (claim_id is null or (length(claim_id) = 16 and kind = 'find_out')),
+    claimed_until integer check ((claimed_until is null) = (claim_id is null))
+) strict, without rowid;
+
+-- What the server is to look at, the longest due first.
+create index worklist_look on worklist (due) where kind = 'look';
+
+-- What a tenant is to find out about, the longest due first.
+create index worklist_find_out on worklist (tenant, due, record) where kind = 'find_out';
+
+-- Answering a call for claims again.
+create index worklist_claim on worklist (tenant, claim_id) where claim_id is not null;
+
+-- Where closed records stand whose headers and body, or whole memory, end: all that were
+-- granted in a window of time, due when the last one of them ends. Coarse, so that there
+-- are few rows for many records.
+create table removal (
+    due integer not null,
+    granted_from integer not null,
+    granted_before integer not null check (granted_before > granted_from),
+    -- Where a removal that was begun goes on.
+    walked_at integer not null,
+    walked_id blob not null,
+    primary key (due, granted_from, granted_before)
+) strict, without rowid;
+
+-- Resource ids and provider references, for people who know nothing else. Also those that
+-- newer ones replaced.
+create table reference (
+    tenant text not null,
+    kind text not null check (kind in ('resource', 'provider')),
+    reference text not null,
+    record blob not null,
+    primary key (tenant, kind, reference, record)
+) strict, without rowid;
+
+-- Removing those of one record.
+create index reference_record on reference (record);
 
 -- Side rows: what is to be seen later, but rules nothing. `seq` gives their order.
 
@@ -163,6 +237,21 @@ create table replaced (
 -- As for history.
 create index replaced_record on replaced (record);
 
+-- Repeats with another payload, counted for each fingerprint. Callers cause them, so a
+-- record has a bounded number of them.
+create table mismatch (
+    seq integer primary key,
+    record blob not null,
+    scheme text not null check (scheme in ('raw', 'json')),
+    rule text not null,
+    digest blob not null check (length(digest) = 32),
+    count integer not null,
+    first_at integer not null,
+    last_at integer not null,
+    -- As for evidence.
+    unique (record, scheme, rule, digest)
+) strict;
+
 -- What people did, and what people want to see: who, when, what, why.
 create table audit (
     seq integer primary key,
@@ -172,7 +261,10 @@ create table audit (
     record blob,
     attempt integer check ((attempt is null) = (record is null)),
     action text not null,
+    -- By what right.
+    authority text not null check (authority in ('caller', 'claim', 'operator')),
     actor text not null,
+    -- Empty where it was erased.
     evidence text not null,
     -- The document that was written.
     policy text check ((policy is null) = (record is not null)),
@@ -181,6 +273,9 @@ create table audit (
 
 -- As for history; changes of policies need not be found by record.
 create index audit_record on audit (record) where record is not null;
+
+-- Pages of a tenant's rows, newest first.
+create index audit_tenant on audit (tenant, at, seq);
 
 -- Settings; an empty operation is the tenant's default.
 create table policies (

@@ -11,38 +11,58 @@
 //! | `hold` | one process, the same files, how far they came |
 //! | `wal` | damage of SQLite's log |
 //! | `writer` | group commit |
-//! | `records`, `traces`, `policies` | statements |
+//! | `records`, `traces`, `policies`, `mismatches` | statements |
+//! | `worklist` | what somebody has to look at |
+//! | `walk`, `filing` | each grant visited once, and what is filed then |
+//! | `references`, `lists`, `audit` | what people look for |
+//! | `removal` | the ends of retention |
+//! | `scrub` | erased bytes leave the files |
 //! | `row`, `cells`, `words` | how values stand in columns |
 //! | `clock` | a clock that never goes back |
 //! | `fault` | what SQLite's errors mean |
 
+mod audit;
 mod cells;
 mod clock;
 mod fault;
 mod file;
+mod filing;
 mod hold;
+mod lists;
+mod mismatches;
 mod policies;
 mod records;
+mod references;
+mod removal;
 mod row;
+mod scrub;
 #[cfg(test)]
 mod tests;
 mod traces;
 mod wal;
+mod walk;
 mod words;
+mod worklist;
 mod writer;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use reprise_domain::record::ClaimId;
 use reprise_domain::token::TokenKey;
-use reprise_domain::{Record, RecordId, Request, Timestamp, Trace};
+use reprise_domain::{Record, RecordId, RecordName, Request, Timestamp, Trace};
+use reprise_fingerprint::Fingerprint;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::queue::{Delivery, Intake, Limits};
-use super::{Error, Later, OnChange, PutPolicy, Store, StoredPolicy, Target, TestClock};
+use super::{
+    AuditPage, AuditQuery, Error, Later, OPEN_COUNT_MAX, OnChange, Overview, PendingCount,
+    PendingPage, PendingQuery, PutPolicy, RecordsPage, RecordsQuery, Removed, SeenMismatch, Store,
+    StoredPolicy, Target, TestClock, Walked,
+};
 use clock::Clock;
 use hold::Hold;
 use writer::Writer;
@@ -76,6 +96,10 @@ struct Shared {
     reader: Mutex<Connection>,
     clock: Clock,
     closed: AtomicBool,
+    /// Before it all grants were visited, in microseconds; at least what the file knows.
+    walked_to: AtomicI64,
+    /// Erased bytes may still be in the files.
+    unscrubbed: AtomicBool,
     /// After the connections: the file is let go when they are closed.
     hold: Hold,
 }
@@ -100,8 +124,12 @@ impl Embedded {
             reader: Mutex::new(opened.reader),
             clock: Clock::new(opened.seen, options.clock),
             closed: AtomicBool::new(false),
+            walked_to: AtomicI64::new(opened.walked_to.0),
+            // Whoever served the file before may not have come to it.
+            unscrubbed: AtomicBool::new(true),
             hold: opened.hold,
         });
+        shared.scrub(&lock(&shared.writer), false);
         let mut threads = Vec::new();
         for lane in lanes {
             let writer = Writer {
@@ -134,6 +162,32 @@ impl Embedded {
             shared.check_open()?;
             let connection = lock(&shared.reader);
             read(&connection, &shared.clock)
+        }))
+    }
+
+    /// Changes the file beside the writer's batches, in one transaction, on a thread that
+    /// may block. Where nothing was changed, nothing is written.
+    fn change<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&Connection, Timestamp, &Shared) -> Result<T, Error> + Send + 'static,
+    ) -> Later<'_, T> {
+        let shared = Arc::clone(&self.shared);
+        Box::pin(blocking(move || {
+            shared.check_open()?;
+            let mut connection = lock(&shared.writer);
+            let now = shared.clock.now();
+            let before = connection.total_changes();
+            let transaction = connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)
+                .map_err(fault::general)?;
+            let changed = change(&transaction, now, &shared)?;
+            if transaction.total_changes() > before {
+                writer::commit(transaction, &shared.hold, now)?;
+            } else {
+                transaction.rollback().map_err(fault::general)?;
+            }
+            shared.scrub(&connection, false);
+            Ok(changed)
         }))
     }
 }
@@ -188,18 +242,72 @@ impl Store for Embedded {
     }
 
     fn put_policy(&self, put: PutPolicy) -> Later<'_, StoredPolicy> {
+        self.change(move |connection, now, _| policies::put(connection, put, now))
+    }
+
+    fn walk(&self) -> Later<'_, Walked> {
+        self.change(|connection, now, shared| {
+            let (walked, reached) = walk::step(connection, now)?;
+            shared.walked_to.store(reached.0, Ordering::Release);
+            Ok(walked)
+        })
+    }
+
+    fn to_look_at(&self, max: usize) -> Later<'_, Vec<RecordName>> {
+        self.change(move |connection, now, _| worklist::to_look_at(connection, max, now))
+    }
+
+    fn remove(&self) -> Later<'_, Removed> {
+        self.change(|connection, now, _| removal::step(connection, now))
+    }
+
+    fn pending(&self, query: PendingQuery) -> Later<'_, PendingPage> {
+        self.read(move |connection, clock| worklist::pending(connection, &query, clock.now()))
+    }
+
+    fn claimed<'a>(&'a self, tenant: &'a str, claim: ClaimId) -> Later<'a, Vec<RecordName>> {
+        let tenant = tenant.to_owned();
+        self.read(move |connection, _| worklist::claimed(connection, &tenant, claim))
+    }
+
+    fn count_pending<'a>(
+        &'a self,
+        tenant: &'a str,
+        operation: &'a str,
+    ) -> Later<'a, Vec<PendingCount>> {
+        let (tenant, operation) = (tenant.to_owned(), operation.to_owned());
+        self.read(move |connection, clock| {
+            worklist::count(connection, &tenant, &operation, clock.now())
+        })
+    }
+
+    fn records(&self, query: RecordsQuery) -> Later<'_, RecordsPage> {
+        self.read(move |connection, clock| lists::records(connection, &query, clock.now()))
+    }
+
+    fn audit(&self, query: AuditQuery) -> Later<'_, AuditPage> {
+        self.read(move |connection, _| audit::page(connection, &query))
+    }
+
+    fn note_mismatches(&self, seen: Vec<(RecordId, Fingerprint, u64)>) -> Later<'_, ()> {
+        self.change(move |connection, now, _| mismatches::note(connection, &seen, now))
+    }
+
+    fn mismatches(&self, id: RecordId) -> Later<'_, Vec<SeenMismatch>> {
+        self.read(move |connection, _| mismatches::of(connection, id))
+    }
+
+    fn overview(&self) -> Later<'_, Overview> {
         let shared = Arc::clone(&self.shared);
-        Box::pin(blocking(move || {
-            shared.check_open()?;
-            let mut connection = lock(&shared.writer);
-            let now = shared.clock.now();
-            let transaction = connection
-                .transaction_with_behavior(TransactionBehavior::Immediate)
-                .map_err(fault::general)?;
-            let stored = policies::put(&transaction, put, now)?;
-            writer::commit(transaction, &shared.hold, now)?;
-            Ok(stored)
-        }))
+        self.read(move |connection, clock| {
+            Ok(Overview {
+                kind: "embedded",
+                now: clock.now(),
+                walked_to: Timestamp(shared.walked_to.load(Ordering::Acquire)),
+                open: worklist::open(connection, OPEN_COUNT_MAX)?,
+                removal_due: removal::oldest(connection)?,
+            })
+        })
     }
 
     fn token_key(&self) -> &TokenKey {

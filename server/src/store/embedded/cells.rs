@@ -180,7 +180,7 @@ pub(super) fn cells(row: &Row<'_>) -> rusqlite::Result<Vec<Value>> {
 }
 
 /// First half of SHA-256 over all cells, each with its type and length.
-fn checksum(cells: &[Value]) -> [u8; 16] {
+pub(super) fn checksum(cells: &[Value]) -> [u8; 16] {
     let mut hash = Sha256::new();
     let mut part = |kind: u8, bytes: &[u8]| {
         hash.update([kind]);

@@ -88,6 +88,8 @@ pub(super) struct Opened {
     pub(super) token_key: TokenKey,
     /// The latest moment that was written to it.
     pub(super) seen: Timestamp,
+    /// Before it all grants were visited.
+    pub(super) walked_to: Timestamp,
     /// Until it is dropped, also by the death of the process.
     pub(super) hold: Hold,
 }
@@ -195,6 +197,8 @@ fn serve(path: &Path, mut hold: Hold) -> Result<Opened, Refusal> {
     }
     // Each commit is on the disk before it is answered.
     writer.pragma_update(None, "synchronous", "full")?;
+    // What is erased is overwritten; see `scrub`.
+    writer.pragma_update(None, "secure_delete", true)?;
     if version > 0 {
         check(path, &writer)?;
     }
@@ -206,7 +210,10 @@ fn serve(path: &Path, mut hold: Hold) -> Result<Opened, Refusal> {
     };
     check_progress(path, &hold, seen)?;
     migrate(&mut writer, version)?;
-    let secret = writer.query_row("select token_key from meta", [], |row| row.get(0))?;
+    let (secret, walked_to) =
+        writer.query_row("select token_key, walked_at from meta", [], |row| {
+            Ok((row.get(0)?, Timestamp(row.get(1)?)))
+        })?;
     let reader = connect(path)?;
     reader.pragma_update(None, "query_only", true)?;
     hold.serve().map_err(|cause| OpenError::Io {
@@ -218,6 +225,7 @@ fn serve(path: &Path, mut hold: Hold) -> Result<Opened, Refusal> {
         reader,
         token_key: TokenKey::new(secret),
         seen,
+        walked_to,
         hold,
     })
 }

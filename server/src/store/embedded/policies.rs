@@ -80,8 +80,8 @@ pub(super) fn put(
         .map_err(fault::general)?;
     connection
         .execute(
-            "insert into audit (tenant, operation, action, actor, evidence, policy, at)
-             values (?, ?, 'policy_put', ?, ?, ?, ?)",
+            "insert into audit (tenant, operation, action, authority, actor, evidence, policy, at)
+             values (?, ?, 'policy_put', 'operator', ?, ?, ?, ?)",
             params![
                 put.tenant,
                 put.operation,

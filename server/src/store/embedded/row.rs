@@ -4,12 +4,14 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use reprise_domain::content::{Body, Sha};
-use reprise_domain::record::{Attempt, AttemptId, Ended, Outcome, Pending, Report, Resolution};
+use reprise_domain::record::{
+    Attempt, AttemptId, Claim, ClaimId, Ended, Outcome, Pending, Report, Resolution,
+};
 use reprise_domain::{Content, Record, RecordName};
 use reprise_fingerprint::{Fingerprint, RuleId};
 use rusqlite::types::Value;
 
-use super::cells::{Reader, Writer};
+use super::cells::{Reader, Writer, checksum};
 
 /// In the order in which [`write`] and [`read`] go, the checksum last.
 const COLUMNS: &str = "id, tenant, operation, subject, key, revision, created_at, updated_at, \
@@ -20,30 +22,66 @@ const COLUMNS: &str = "id, tenant, operation, subject, key, revision, created_at
     reported, report_digest, pending_digests, \
     previous_attempt, previous_fence, previous_reported, previous_report_digest, \
     previous_pending_digests, \
-    correlation_id, provider_reference, resource_id, instruction, \
+    correlation_id, provider_reference, resource_id, \
     pending_reason, pending_detail, pending_since, pending_next_check, \
-    outcome_code, outcome_headers, outcome_body, omitted_body_size, omitted_body_sha256, \
+    outcome_code, omitted_body_size, omitted_body_sha256, \
     outcome_resource_id, outcome_provider_reference, outcome_recorded_at, \
     result_until, memory_until, \
-    resolution_attempt, resolution_digest, resolution_content, resolution_core, checksum";
+    resolution_attempt, resolution_digest, resolution_content, resolution_core, \
+    claim_id, claim_fence, claim_taken_at, claim_lease_end, claim_lease_us, claim_owner, \
+    claim_over, instruction, content_checksum, checksum";
+/// What a row is read without where nobody asks for it.
+const CONTENT: &str = "outcome_headers, outcome_body";
+/// Columns of [`CONTENT`].
+const CONTENT_COLUMNS: usize = 2;
 
-/// Reads the rows whose id lies in a range.
-pub(super) static SELECT: LazyLock<String> =
-    LazyLock::new(|| format!("select {COLUMNS} from records where id between ?1 and ?2"));
-
-/// Writes a row in place of the one with its id, if there is one.
-pub(super) static UPSERT: LazyLock<String> = LazyLock::new(|| {
-    let columns: Vec<_> = COLUMNS.split(", ").collect();
-    let places = vec!["?"; columns.len()].join(", ");
-    let changes: Vec<_> = columns[1..]
-        .iter()
-        .map(|column| format!("{column} = excluded.{column}"))
-        .collect();
-    let changes = changes.join(", ");
+/// For the select list of a statement on `records`: what [`read_lean`] takes.
+pub(super) static LEAN: LazyLock<String> = LazyLock::new(|| {
+    // SQLite tells a length without reading the bytes.
     format!(
-        "insert into records ({COLUMNS}) values ({places}) on conflict (id) do update set {changes}"
+        "iif(content_checksum is null, null, ifnull(length(outcome_body), 0) + \
+             ifnull(length(outcome_headers), 0)), {COLUMNS}"
     )
 });
+
+/// Reads the row of an id.
+pub(super) static SELECT: LazyLock<String> =
+    LazyLock::new(|| format!("select {COLUMNS}, {CONTENT} from records where id = ?1"));
+
+/// Writes a new row.
+pub(super) static INSERT: LazyLock<String> = LazyLock::new(|| {
+    let places = vec!["?"; columns().count()].join(", ");
+    format!("insert into records ({COLUMNS}, {CONTENT}) values ({places})")
+});
+
+/// Writes a row in place of the one with its id.
+pub(super) static UPDATE: LazyLock<String> = LazyLock::new(|| update(columns()));
+
+/// As [`UPDATE`], of a row that was granted at the same moment: SQLite leaves the index
+/// alone only where the statement does not name its columns.
+pub(super) static UPDATE_ATTEMPT: LazyLock<String> =
+    LazyLock::new(|| update(columns().filter(|(_, column)| *column != "granted_at")));
+
+/// Of the whole row, with their places from 1.
+fn columns() -> impl Iterator<Item = (usize, &'static str)> {
+    let columns = COLUMNS.split(", ").chain(CONTENT.split(", "));
+    columns.enumerate().map(|(at, column)| (at + 1, column))
+}
+
+fn update(columns: impl Iterator<Item = (usize, &'static str)>) -> String {
+    let changes: Vec<_> = columns
+        .skip(1)
+        .map(|(place, column)| format!("{column} = ?{place}"))
+        .collect();
+    format!("update records set {} where id = ?1", changes.join(", "))
+}
+
+/// A record without headers and body.
+pub(super) struct Lean {
+    pub(super) record: Record,
+    /// How many bytes headers and body have that are kept; none when there are neither.
+    pub(super) bytes: Option<u64>,
+}
 
 /// The row of a record.
 pub(super) fn write(record: &Record) -> Vec<Value> {
@@ -69,22 +107,53 @@ pub(super) fn write(record: &Record) -> Vec<Value> {
     row.text(&record.correlation_id);
     row.text(&record.provider_reference);
     row.text(&record.resource_id);
-    row.bytes(record.instruction.as_ref());
     write_pending(&mut row, record.pending.as_ref());
     write_outcome(&mut row, record.outcome.as_ref());
     write_resolution(&mut row, record.resolution.as_ref());
-    row.summed()
+    write_claim(&mut row, record.claim.as_ref());
+    row.bytes(record.instruction.as_ref());
+    let content = write_content(record.outcome.as_ref());
+    row.maybe(sum_of(&content), Writer::bytes);
+    let mut cells = row.summed();
+    cells.extend(content);
+    cells
 }
 
 /// The record of a row; none when the row is not one that [`write`] wrote.
-pub(super) fn read(cells: Vec<Value>) -> Option<Record> {
+pub(super) fn read(mut cells: Vec<Value>) -> Option<Record> {
+    let at = cells.len().checked_sub(CONTENT_COLUMNS)?;
+    let content = cells.split_off(at);
+    let (mut record, sum) = read_columns(cells)?;
+    if sum != sum_of(&content) {
+        return None;
+    }
+    if let Some(outcome) = &mut record.outcome {
+        read_content(&mut outcome.content, content)?;
+    }
+    Some(record)
+}
+
+/// The record of a row that was read without headers and body; none when it is not one
+/// that [`write`] wrote.
+pub(super) fn read_lean(mut cells: Vec<Value>) -> Option<Lean> {
+    let columns = cells.split_off(1);
+    let bytes = Reader::plain(cells).maybe_integer()?;
+    let (record, _) = read_columns(columns)?;
+    Some(Lean {
+        record,
+        bytes: bytes.map(i64::cast_unsigned),
+    })
+}
+
+/// With the checksum of headers and body.
+fn read_columns(cells: Vec<Value>) -> Option<(Record, Option<[u8; 16]>)> {
     let mut row = Reader::checked(cells)?;
     let id = row.array()?;
     let name = RecordName::new(row.text()?, row.text()?, row.text()?, row.text()?).ok()?;
     if name.id().0 != id {
         return None;
     }
-    Some(Record {
+    let record = Record {
         name,
         revision: row.count()?,
         created_at: row.time()?,
@@ -104,12 +173,23 @@ pub(super) fn read(cells: Vec<Value>) -> Option<Record> {
         correlation_id: row.text()?,
         provider_reference: row.text()?,
         resource_id: row.text()?,
-        instruction: row.bytes()?.into(),
         pending: read_pending(&mut row)?,
         outcome: read_outcome(&mut row)?,
         resolution: read_resolution(&mut row)?,
-        claim: None,
-    })
+        claim: read_claim(&mut row)?,
+        instruction: row.bytes()?.into(),
+    };
+    let sum = match row.maybe_bytes()? {
+        Some(sum) => Some(sum.try_into().ok()?),
+        None => None,
+    };
+    Some((record, sum))
+}
+
+/// None when there is neither a header nor a body.
+fn sum_of(content: &[Value]) -> Option<[u8; 16]> {
+    let kept = content.iter().any(|cell| *cell != Value::Null);
+    kept.then(|| checksum(content))
 }
 
 fn write_attempt(row: &mut Writer, attempt: &Attempt) {
@@ -214,17 +294,14 @@ fn read_pending(row: &mut Reader) -> Option<Option<Pending>> {
 
 fn write_outcome(row: &mut Writer, outcome: Option<&Outcome>) {
     let Some(outcome) = outcome else {
-        return row.nulls(10);
+        return row.nulls(8);
     };
     let content = &outcome.content;
     row.text(&content.code);
-    row.bytes(join_headers(&content.headers));
-    let (data, omitted) = match &content.body {
-        Some(Body::Data(data)) => (Some(data.as_ref()), None),
-        Some(Body::Omitted { size, sha256 }) => (None, Some((*size, *sha256))),
-        None => (None, None),
+    let omitted = match &content.body {
+        Some(Body::Omitted { size, sha256 }) => Some((*size, *sha256)),
+        Some(Body::Data(_)) | None => None,
     };
-    row.maybe(data, Writer::bytes);
     row.maybe(omitted.map(|(size, _)| size), Writer::count);
     row.maybe(omitted.map(|(_, sha256)| sha256), Writer::bytes);
     row.text(&content.resource_id);
@@ -236,25 +313,21 @@ fn write_outcome(row: &mut Writer, outcome: Option<&Outcome>) {
 
 fn read_outcome(row: &mut Reader) -> Option<Option<Outcome>> {
     let Some(code) = row.maybe_text()? else {
-        row.skip(9)?;
+        row.skip(7)?;
         return Some(None);
     };
-    let headers = split_headers(row.bytes()?)?;
-    let data = row.maybe_bytes()?;
-    let omitted = (row.maybe_integer()?, row.maybe_sha()?);
-    let body = match (data, omitted) {
-        (Some(data), (None, None)) => Some(Body::Data(data.into())),
-        (None, (Some(size), Some(sha256))) => Some(Body::Omitted {
+    let body = match (row.maybe_integer()?, row.maybe_sha()?) {
+        (Some(size), Some(sha256)) => Some(Body::Omitted {
             size: size.cast_unsigned(),
             sha256,
         }),
-        (None, (None, None)) => None,
+        (None, None) => None,
         _ => return None,
     };
     Some(Some(Outcome {
         content: Content {
             code,
-            headers,
+            headers: Vec::new(),
             body,
             resource_id: row.text()?,
             provider_reference: row.text()?,
@@ -263,6 +336,33 @@ fn read_outcome(row: &mut Reader) -> Option<Option<Outcome>> {
         result_until: row.time()?,
         memory_until: row.time()?,
     }))
+}
+
+fn write_content(outcome: Option<&Outcome>) -> Vec<Value> {
+    let mut row = Writer::default();
+    let Some(Outcome { content, .. }) = outcome else {
+        row.nulls(CONTENT_COLUMNS);
+        return row.plain();
+    };
+    let headers = (!content.headers.is_empty()).then(|| join_headers(&content.headers));
+    row.maybe(headers, Writer::bytes);
+    let data = match &content.body {
+        Some(Body::Data(data)) => Some(data.as_ref()),
+        Some(Body::Omitted { .. }) | None => None,
+    };
+    row.maybe(data, Writer::bytes);
+    row.plain()
+}
+
+fn read_content(content: &mut Content, cells: Vec<Value>) -> Option<()> {
+    let mut row = Reader::plain(cells);
+    if let Some(headers) = row.maybe_bytes()? {
+        content.headers = split_headers(headers)?;
+    }
+    if let Some(data) = row.maybe_bytes()? {
+        content.body = Some(Body::Data(data.into()));
+    }
+    Some(())
 }
 
 fn write_resolution(row: &mut Writer, resolution: Option<&Resolution>) {
@@ -285,6 +385,35 @@ fn read_resolution(row: &mut Reader) -> Option<Option<Resolution>> {
         digest: row.array::<{ size_of::<Sha>() }>()?,
         content: row.maybe_sha()?,
         core: row.maybe_sha()?,
+    }))
+}
+
+fn write_claim(row: &mut Writer, claim: Option<&Claim>) {
+    let Some(claim) = claim else {
+        return row.nulls(7);
+    };
+    row.bytes(claim.id.0);
+    row.count(claim.fence);
+    row.time(claim.taken_at);
+    row.time(claim.lease_end);
+    row.duration(claim.lease);
+    row.text(&claim.owner);
+    row.flag(claim.over);
+}
+
+fn read_claim(row: &mut Reader) -> Option<Option<Claim>> {
+    let Some(id) = row.maybe_bytes()? else {
+        row.skip(6)?;
+        return Some(None);
+    };
+    Some(Some(Claim {
+        id: ClaimId(id.try_into().ok()?),
+        fence: row.count()?,
+        taken_at: row.time()?,
+        lease_end: row.time()?,
+        lease: row.duration()?,
+        owner: row.text()?,
+        over: row.flag()?,
     }))
 }
 
@@ -335,8 +464,8 @@ mod tests {
         let connection = Connection::open_in_memory()?;
         connection.execute_batch(super::super::file::MIGRATIONS[0])?;
         let statement = connection.prepare("select * from records")?;
-        let columns: Vec<_> = statement.column_names().collect();
-        assert_eq!(columns.join(", "), COLUMNS);
+        let named: Vec<_> = columns().map(|(_, column)| column).collect();
+        assert_eq!(statement.column_names().collect::<Vec<_>>(), named);
         Ok(())
     }
 }

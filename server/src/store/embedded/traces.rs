@@ -82,23 +82,54 @@ fn statement(name: &RecordName, trace: &Trace) -> (&'static str, Vec<Value>) {
         Trace::Audit {
             attempt,
             action,
-            by: _,
+            by,
             actor,
             evidence,
             at,
         } => {
             row.count(*attempt);
             row.word(action);
+            row.word(by);
             row.text(actor);
             row.text(evidence);
             row.time(*at);
             row.text(name.tenant());
             row.text(name.operation());
-            "insert into audit (record, attempt, action, actor, evidence, at, tenant, operation)
-             values (?, ?, ?, ?, ?, ?, ?, ?)"
+            "insert into audit (record, attempt, action, authority, actor, evidence, at, tenant,
+                 operation)
+             values (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         }
     };
     (statement, row.plain())
+}
+
+/// Erases what the side rows of a record hold of callers' bytes.
+pub(super) fn erase(connection: &Connection, id: RecordId) -> Result<(), Error> {
+    let statements = [
+        "update audit set evidence = '' where record = ?1 and evidence <> ''",
+        "delete from replaced where record = ?1",
+    ];
+    run(connection, id, &statements)
+}
+
+/// Removes the side rows of a record that is forgotten. What people did stays longer.
+pub(super) fn remove(connection: &Connection, id: RecordId) -> Result<(), Error> {
+    let statements = [
+        "delete from evidence where record = ?1",
+        "delete from history where record = ?1",
+        "delete from replaced where record = ?1",
+    ];
+    run(connection, id, &statements)
+}
+
+fn run(connection: &Connection, id: RecordId, statements: &[&str]) -> Result<(), Error> {
+    for statement in statements {
+        connection
+            .prepare_cached(statement)
+            .and_then(|mut statement| statement.execute([id.0]))
+            .map_err(fault::of_record(id))?;
+    }
+    Ok(())
 }
 
 /// How the rows of one kind are read.
@@ -121,7 +152,7 @@ const KINDS: [Kind; 4] = [
         replaced,
     ),
     (
-        "select attempt, action, actor, evidence, at
+        "select attempt, action, authority, actor, evidence, at
          from audit where record = ?1 order by seq",
         audit,
     ),
@@ -181,7 +212,7 @@ fn audit(row: &mut Reader) -> Option<Trace> {
     Some(Trace::Audit {
         attempt: row.small_count()?,
         action: row.word()?,
-        by: reprise_domain::decide::By::Operator,
+        by: row.word()?,
         actor: row.text()?,
         evidence: row.text()?,
         at: row.time()?,

@@ -1,6 +1,6 @@
 //! The words that stand in the file's columns. A word that was released keeps its meaning.
 
-use reprise_domain::decide::{AuditAction, Ending, Reported};
+use reprise_domain::decide::{AuditAction, By, Ending, Reported};
 use reprise_domain::policy::OnLapse;
 use reprise_domain::record::{GivenBack, GrantReason, PendingReason, ReportKind, State};
 
@@ -65,6 +65,11 @@ words! {
         Ending::FailedRetryable = "failed_retryable",
         Ending::GivenBack = "given_back",
         Ending::Resolved = "resolved",
+    }
+    By {
+        By::Caller = "caller",
+        By::Claim = "claim",
+        By::Operator = "operator",
     }
     AuditAction {
         AuditAction::TakenOver = "taken_over",

@@ -5,13 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use reprise_domain::command::{Answer, Refusal};
-use reprise_domain::{RecordId, RecordName, Timestamp};
+use reprise_domain::{Record, RecordId, RecordName, Timestamp};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use tokio::runtime::Runtime;
 
 use super::hold::Hold;
-use super::{Shared, fault, lock, records, traces};
-use crate::store::queue::{self, Intake, Job, Lane};
+use super::{Shared, fault, filing, lock, records, references, traces, worklist};
+use crate::store::queue::{self, Folded, Intake, Job, Lane};
 use crate::store::{Error, OnChange};
 
 pub(super) struct Writer {
@@ -32,6 +32,7 @@ struct Batch {
     postponed: Vec<Job>,
     changed: Vec<RecordId>,
     wrote: bool,
+    erased: bool,
 }
 
 impl Writer {
@@ -50,7 +51,9 @@ impl Writer {
             let carried_out = catch_unwind(AssertUnwindSafe(|| {
                 let mut connection = lock(&self.shared.writer);
                 let now = self.shared.clock.now();
-                carry_out(&mut connection, &self.shared.hold, jobs, now)
+                let batch = carry_out(&mut connection, &self.shared.hold, jobs, now);
+                self.shared.scrub(&connection, batch.erased);
+                batch
             }));
             match carried_out {
                 Ok(batch) => self.conclude(batch),
@@ -98,6 +101,7 @@ fn carry_out(connection: &mut Connection, hold: &Hold, jobs: Vec<Job>, now: Time
         None => hold.check(),
     };
     if let Err(error) = durable {
+        batch.erased = false;
         batch.changed.clear();
         for (_, verdict) in &mut batch.verdicts {
             if verdict.is_ok() {
@@ -148,15 +152,16 @@ impl Batch {
         let Some(name) = jobs.first().map(|job| job.request.name.clone()) else {
             return Ok(());
         };
-        let folded = queue::fold(found.as_ref(), jobs, now);
-        self.postponed.extend(folded.postponed);
-        if folded.change.is_none() && folded.traces.is_empty() {
+        let mut folded = queue::fold(found.as_ref(), jobs, now);
+        self.postponed.append(&mut folded.postponed);
+        if !folded.writes() {
             self.settle(folded.answers);
             return Ok(());
         }
-        match write(transaction, &name, folded.change.as_deref(), &folded.traces) {
+        match write(transaction, &name, found.as_ref(), &folded, now) {
             Ok(()) => {
                 self.wrote = true;
+                self.erased |= folded.erase;
                 self.changed.extend(folded.change.map(|_| id));
                 self.settle(folded.answers);
                 Ok(())
@@ -180,20 +185,29 @@ impl Batch {
     }
 }
 
-/// Writes a record and its side rows, all or none, whatever becomes of the rest of the
-/// batch. Nobody else writes this file, so the row is still the one that was decided on.
+/// Writes a record and all that goes with it, or nothing, whatever becomes of the rest of
+/// the batch. Nobody else writes this file, so the row is still the one that was decided on.
 fn write(
     transaction: &mut Transaction<'_>,
     name: &RecordName,
-    change: Option<&reprise_domain::Record>,
-    side_rows: &[reprise_domain::Trace],
+    found: Option<&Record>,
+    folded: &Folded,
+    now: Timestamp,
 ) -> Result<(), Error> {
     let savepoint = transaction.savepoint().map_err(fault::general)?;
-    if let Some(record) = change {
-        records::put(&savepoint, record)?;
+    if let Some(record) = &folded.change {
+        records::put(&savepoint, found, record)?;
     }
-    for trace in side_rows {
+    if folded.erase {
+        traces::erase(&savepoint, name.id())?;
+    }
+    for trace in &folded.traces {
         traces::put(&savepoint, name, trace)?;
+        references::file_former(&savepoint, name, trace)?;
     }
+    if let Some(work) = folded.work {
+        worklist::put(&savepoint, name, work)?;
+    }
+    filing::after_a_write(&savepoint, found, folded, now)?;
     savepoint.commit().map_err(fault::general)
 }

@@ -1,0 +1,61 @@
+//! What is filed of a record beside its row: that somebody looks at it later, when it is
+//! removed, how people find it. By the walk; and after it by what changes a record that the
+//! walk does not come to again. Who reserves and completes in time pays nothing for it.
+
+use reprise_domain::record::State;
+use reprise_domain::{Record, Timestamp, Work};
+use rusqlite::Connection;
+
+use super::row::Lean;
+use super::{references, removal, worklist};
+use crate::store::Error;
+use crate::store::queue::Folded;
+
+/// Files a record that the walk visits.
+pub(super) fn visit(connection: &Connection, lean: &Lean, now: Timestamp) -> Result<(), Error> {
+    let record = &lean.record;
+    references::file(connection, record)?;
+    if is_closed(record) {
+        return removal::file(connection, record, lean.bytes.is_some(), now);
+    }
+    let at = match record.state {
+        State::Processing => record.attempt.lease_end,
+        _ => now,
+    };
+    worklist::add(connection, &record.name, Work::Look { at })
+}
+
+/// Files what the walk, or the look that it puts on the worklist, would miss or find late.
+pub(super) fn after_a_write(
+    connection: &Connection,
+    found: Option<&Record>,
+    folded: &Folded,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let change = folded.change.as_deref();
+    let Some(record) = change.or(found) else {
+        return Ok(());
+    };
+    let looked_at_later = found
+        .is_none_or(|before| before.state == State::Processing && now < before.attempt.lease_end);
+    let changed_late = change.is_some() && !looked_at_later;
+    if folded.work.is_none() && !changed_late {
+        return Ok(());
+    }
+    references::file(connection, record)?;
+    if !is_closed(record) {
+        return Ok(());
+    }
+    let outcome = record.outcome.as_ref();
+    let has_bytes = outcome.is_some_and(|outcome| outcome.content.has_bytes());
+    removal::file(connection, record, has_bytes, now)
+}
+
+/// Is nothing left to find out, whatever time does?
+pub(super) fn is_closed(record: &Record) -> bool {
+    match record.state {
+        State::Completed | State::FailedFinal => true,
+        State::FailedRetryable => !record.unaccounted && !record.contradicted,
+        State::Processing | State::Pending => false,
+    }
+}

@@ -1,0 +1,118 @@
+//! The walk over grants: each is visited once, soon after it, so that the grant itself
+//! need not be filed anywhere.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use reprise_domain::time::micros;
+use reprise_domain::{RecordId, Timestamp};
+use rusqlite::{Connection, params};
+
+use super::cells::{Reader, cells};
+use super::row::{self, Lean};
+use super::{fault, filing};
+use crate::store::{Error, Walked};
+
+/// How far the walk stays behind the clock: what completes meanwhile is never put on the
+/// worklist.
+const BEHIND: Duration = Duration::from_secs(2);
+/// Grants of one step.
+const STEP: usize = 500;
+
+/// A place in the order of grants.
+pub(super) type Place = (Timestamp, Vec<u8>);
+
+/// One step; answers too before which moment all grants were visited.
+pub(super) fn step(connection: &Connection, now: Timestamp) -> Result<(Walked, Timestamp), Error> {
+    let end = Timestamp(now.0 - micros(BEHIND));
+    let stored = place(connection)?;
+    // A file that has seen a later moment than its clock: all that is granted now is to be
+    // visited as well.
+    let from = stored.min((end, Vec::new()));
+    let through = (Timestamp(end.0 + 1), Vec::new());
+    let mut visited = 0;
+    let mut last = None;
+    for found in granted(connection, &from, &through, STEP)? {
+        match found.lean {
+            Ok(lean) => filing::visit(connection, &lean, now)?,
+            // Whoever reads the record is told; the walk must not stand still for it.
+            Err(damaged) => tracing::error!(error = %damaged, "not visited by the walk"),
+        }
+        last = Some((found.granted_at, found.id));
+        visited += 1;
+    }
+    let more = visited == STEP;
+    let reached = match last {
+        Some((at, id)) if more => (at, id.0.to_vec()),
+        _ => through,
+    };
+    if visited > 0 {
+        connection
+            .prepare_cached("update meta set walked_at = ?1, walked_id = ?2")
+            .and_then(|mut update| update.execute(params![reached.0.0, reached.1]))
+            .map_err(fault::general)?;
+    }
+    let walked = Walked {
+        visited: visited as u64,
+        more,
+    };
+    Ok((walked, reached.0))
+}
+
+/// Where the walk stands, as far as it was written.
+pub(super) fn place(connection: &Connection) -> Result<Place, Error> {
+    connection
+        .query_row("select walked_at, walked_id from meta", [], |row| {
+            Ok((Timestamp(row.get(0)?), row.get(1)?))
+        })
+        .map_err(fault::general)
+}
+
+/// A record on the way.
+pub(super) struct Granted {
+    pub(super) granted_at: Timestamp,
+    pub(super) id: RecordId,
+    pub(super) lean: Result<Lean, Error>,
+}
+
+static GRANTED: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "select granted_at, id, {} from records
+         where (granted_at, id) > (?1, ?2) and (granted_at, id) < (?3, ?4)
+         order by granted_at, id limit ?5",
+        *row::LEAN
+    )
+});
+
+/// The first `max` records between two places, in order of their newest grant.
+pub(super) fn granted(
+    connection: &Connection,
+    after: &Place,
+    before: &Place,
+    max: usize,
+) -> Result<Vec<Granted>, Error> {
+    let mut select = connection
+        .prepare_cached(&GRANTED)
+        .map_err(fault::general)?;
+    let max = i64::try_from(max).unwrap_or(i64::MAX);
+    let rows = select
+        .query_map(
+            params![after.0.0, after.1, before.0.0, before.1, max],
+            cells,
+        )
+        .map_err(fault::general)?;
+    rows.map(|cells| {
+        let mut columns = cells.map_err(fault::general)?;
+        let lean = columns.split_off(2);
+        let mut place = Reader::plain(columns);
+        let (Some(granted_at), Some(id)) = (place.time(), place.array().map(RecordId)) else {
+            return Err(Error::internal("an index over grants is damaged"));
+        };
+        Ok(Granted {
+            granted_at,
+            id,
+            lean: row::read_lean(lean).ok_or(Error::Damaged(id)),
+        })
+    })
+    .collect()
+}
