@@ -27,7 +27,7 @@ use super::told::{Grant, Told};
 /// One microsecond: the step of every store's clock.
 pub(super) const TICK: Duration = Duration::from_micros(1);
 
-pub(super) fn secs(seconds: u64) -> Duration {
+pub(super) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 

@@ -282,60 +282,43 @@ fn restarted_callers_change_nothing() {
 
 #[test]
 fn unrepeatable_operation_takes_place_once_when_workers_find_out() {
-    holds(Setting::new(OnLapse::Pending).finding_out(1, 2), 1_000);
-    holds(
-        Setting::new(OnLapse::Pending)
-            .finding_out(2, 1)
-            .giving_back(),
-        1_000,
-    );
+    holds(Setting::new(OnLapse::Pending).finding_out(1, 2), 20_000);
+    let two = Setting::new(OnLapse::Pending).finding_out(2, 1);
+    holds(two.shorter(), 10_000);
 }
 
 #[test]
 fn operation_taken_over_unless_sent_takes_place_once_when_workers_find_out() {
     let setting = Setting::new(OnLapse::TakeOverUnlessSent).marking();
-    holds(setting.finding_out(1, 2), 1_000);
+    holds(setting.finding_out(1, 2), 20_000);
 }
 
 #[test]
 fn operation_taken_over_takes_place_once_when_workers_find_out() {
-    holds(Setting::new(OnLapse::TakeOver).finding_out(1, 1), 1_000);
+    let setting = Setting::new(OnLapse::TakeOver).finding_out(1, 1);
+    holds(setting.refusing().shorter(), 180_000);
 }
 
 #[test]
 fn worker_and_operator_side_by_side_change_nothing() {
-    holds(
-        Setting::new(OnLapse::Pending)
-            .finding_out(1, 1)
-            .overridden()
-            .refusing(),
-        1_000,
-    );
+    let setting = Setting::new(OnLapse::Pending).finding_out(1, 1);
+    holds(setting.overridden().giving_back().shorter(), 35_000);
 }
 
 #[test]
 fn forgetting_changes_nothing_for_callers_who_say_when_they_made_the_key() {
-    holds(
-        Setting::new(OnLapse::Pending)
-            .finding_out(1, 1)
-            .forgetting(),
-        1_000,
-    );
+    let setting = Setting::new(OnLapse::Pending).finding_out(1, 1);
+    holds(setting.forgetting(), 30_000);
 }
 
 #[test]
 fn coming_back_after_the_memory_is_over_is_not_promised_to_who_does_not_say_when() {
-    let setting = Setting::new(OnLapse::Pending)
-        .finding_out(1, 1)
-        .forgetting();
-    breaks(setting.excused(Excuse::NoIntentTime));
+    let setting = Setting::new(OnLapse::Pending).finding_out(1, 1);
+    breaks(setting.forgetting().excused(Excuse::NoIntentTime));
 }
 
 #[test]
 fn pause_until_a_worker_finds_out_is_not_promised() {
-    breaks(
-        Setting::new(OnLapse::Pending)
-            .finding_out(1, 1)
-            .excused(Excuse::Pause),
-    );
+    let setting = Setting::new(OnLapse::Pending).finding_out(1, 1);
+    breaks(setting.excused(Excuse::Pause));
 }

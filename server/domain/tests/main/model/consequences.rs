@@ -287,17 +287,19 @@ impl World {
         if seen == Seen::Nothing {
             return;
         }
-        self.resolved();
+        self.resolved(u32::MAX);
         if let (Seen::TakeOver { caller }, Answer::Outcome(_, view)) = (seen, answer) {
             self.callers[caller].stage = Stage::Holding(granted_by(&view));
             self.callers[caller].tries -= 1;
         }
     }
 
-    /// Whoever has not sent by now paused until others knew the outcome.
-    pub(super) fn resolved(&mut self) {
+    /// Whoever has not sent by now, up to this attempt, paused until others knew the outcome.
+    pub(super) fn resolved(&mut self, newest: u32) {
         for caller in &mut self.callers {
-            if let Stage::Holding(grant) = &mut caller.stage {
+            if let Stage::Holding(grant) = &mut caller.stage
+                && grant.attempt <= newest
+            {
                 grant.resolved_since = true;
             }
         }

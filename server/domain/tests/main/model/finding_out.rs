@@ -140,8 +140,8 @@ impl World {
         };
     }
 
-    /// Asks the provider. From here on others are finding out, and whoever has not sent
-    /// yet has paused too long.
+    /// Asks the provider. From here on others are finding out, and whoever holds what is
+    /// found out about and has not sent yet has paused too long.
     fn look(&mut self, setting: &Setting, worker: usize) {
         let Look::Claimed { claim } = self.workers[worker].look else {
             return;
@@ -159,7 +159,7 @@ impl World {
             Saw::Nothing
         };
         self.workers[worker].look = Look::Knowing { claim, saw };
-        self.resolved();
+        self.resolved(self.claims[claim].attempt);
     }
 
     fn found(&mut self, worker: usize, seen: Seen, heard: bool) {

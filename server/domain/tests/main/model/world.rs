@@ -91,6 +91,11 @@ impl Setting {
         }
     }
 
+    pub(super) fn shorter(self) -> Self {
+        let horizon = self.horizon - 1;
+        Self { horizon, ..self }
+    }
+
     pub(super) fn overridden(self) -> Self {
         let overrides = 1;
         Self { overrides, ..self }
