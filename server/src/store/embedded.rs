@@ -129,7 +129,7 @@ impl Embedded {
             unscrubbed: AtomicBool::new(true),
             hold: opened.hold,
         });
-        shared.scrub(&lock(&shared.writer), false);
+        shared.scrub(&lock(&shared.writer));
         let mut threads = Vec::new();
         for lane in lanes {
             let writer = Writer {
@@ -186,7 +186,7 @@ impl Embedded {
             } else {
                 transaction.rollback().map_err(fault::general)?;
             }
-            shared.scrub(&connection, false);
+            shared.scrub(&connection);
             Ok(changed)
         }))
     }

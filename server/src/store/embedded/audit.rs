@@ -1,11 +1,13 @@
 //! Lists of audit rows, for people.
 
+use reprise_domain::decide::AuditAction;
 use reprise_domain::{RecordId, Timestamp};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
 
 use super::cells::{Reader, Writer, cells};
 use super::fault;
+use super::words::Word;
 use crate::store::{AuditPage, AuditPlace, AuditQuery, AuditRow, Audited, Error};
 
 /// A row that is not what was written.
@@ -13,18 +15,17 @@ use crate::store::{AuditPage, AuditPlace, AuditQuery, AuditRow, Audited, Error};
 #[error("an audit row is damaged")]
 struct Damaged;
 
-const OF_TENANT: &str = "\
+/// Newest first, so that the caller stops at the earliest moment that it wants.
+pub(super) const OF_TENANT: &str = "\
     select at, seq, actor, action, authority, tenant, operation, record, attempt, evidence
     from audit
     where tenant = ?1 and (at, seq) < (?2, ?3) and (?4 = '' or operation = ?4)
-        and (?5 is null or at >= ?5) and (?6 is null or at < ?6) and ?7 is null
     order by at desc, seq desc";
 
-const OF_RECORD: &str = "\
+pub(super) const OF_RECORD: &str = "\
     select at, seq, actor, action, authority, tenant, operation, record, attempt, evidence
-    from audit
-    where record = ?7 and tenant = ?1 and (at, seq) < (?2, ?3) and (?4 = '' or operation = ?4)
-        and (?5 is null or at >= ?5) and (?6 is null or at < ?6)
+    from audit indexed by audit_record
+    where record = ?5 and tenant = ?1 and (at, seq) < (?2, ?3) and (?4 = '' or operation = ?4)
     order by at desc, seq desc";
 
 /// A page of audit rows.
@@ -36,8 +37,10 @@ pub(super) fn page(connection: &Connection, query: &AuditQuery) -> Result<AuditP
     let mut select = connection
         .prepare_cached(statement)
         .map_err(fault::general)?;
+    let mut parameters = parameters(query);
+    parameters.truncate(select.parameter_count());
     let mut rows = select
-        .query(params_from_iter(parameters(query)))
+        .query(params_from_iter(parameters))
         .map_err(fault::general)?;
     let mut page = AuditPage {
         rows: Vec::new(),
@@ -51,6 +54,9 @@ pub(super) fn page(connection: &Connection, query: &AuditQuery) -> Result<AuditP
         }
         let cells = cells(row).map_err(fault::general)?;
         let (place, row) = read(cells).ok_or_else(|| Error::internal(Damaged))?;
+        if query.from.is_some_and(|from| row.at < from) {
+            break;
+        }
         page.rows.push(row);
         last = Some(place);
     }
@@ -58,14 +64,16 @@ pub(super) fn page(connection: &Connection, query: &AuditQuery) -> Result<AuditP
 }
 
 fn parameters(query: &AuditQuery) -> Vec<Value> {
-    let (at, place) = query.after.unwrap_or((Timestamp(i64::MAX), [u8::MAX; 16]));
+    let after = query.after.map(|(at, place)| (at, seq_of(place)));
+    // Rows of that very moment, which is not wanted, have a higher `seq` than 0.
+    let before = query.before.map(|before| (before, 0));
+    let end = (Timestamp(i64::MAX), 0);
+    let (at, seq) = after.unwrap_or(end).min(before.unwrap_or(end));
     let mut row = Writer::default();
     row.text(&query.tenant);
     row.time(at);
-    row.count(seq_of(place));
+    row.count(seq);
     row.text(&query.operation);
-    row.maybe(query.from, Writer::time);
-    row.maybe(query.before, Writer::time);
     row.maybe(query.record.map(|id| id.0), Writer::bytes);
     row.plain()
 }
@@ -84,7 +92,7 @@ fn read(cells: Vec<Value>) -> Option<(AuditPlace, AuditRow)> {
             let record = (RecordId(id), attempt.try_into().ok()?);
             (
                 Some(record),
-                Audited::Record(super::words::Word::from_word(&action)?),
+                Audited::Record(AuditAction::from_word(&action)?),
             )
         }
         (None, None) if action == "policy_put" => (None, Audited::PolicyWritten),

@@ -22,17 +22,15 @@ const FITS: &str = "tenant = ?3 and (?4 = '' or operation = ?4) and (?5 is null 
     and (?10 = '' or correlation_id = ?10)";
 
 /// All records, newest grant first, with whether they fit.
-static ALL: LazyLock<String> = LazyLock::new(|| {
+pub(super) static ALL: LazyLock<String> = LazyLock::new(|| {
     format!(
         "select granted_at, id, {FITS} from records
-         where (granted_at, id) < (?1, ?2) and (?7 is null or granted_at >= ?7)
-             and ?11 = '' and ?12 = ''
-         order by granted_at desc, id desc"
+         where (granted_at, id) < (?1, ?2) order by granted_at desc, id desc"
     )
 });
 
 /// As [`ALL`], of the records that have or had the references.
-static REFERRED: LazyLock<String> = LazyLock::new(|| {
+pub(super) static REFERRED: LazyLock<String> = LazyLock::new(|| {
     let filed = |place: u8, kind: &str| {
         format!(
             "(?{place} = '' or exists (select 1 from reference
@@ -62,8 +60,10 @@ pub(super) fn records(
     let mut select = connection
         .prepare_cached(statement)
         .map_err(fault::general)?;
+    let mut parameters = parameters(query);
+    parameters.truncate(select.parameter_count());
     let mut rows = select
-        .query(params_from_iter(parameters(query)))
+        .query(params_from_iter(parameters))
         .map_err(fault::general)?;
     let mut page = RecordsPage {
         now,
@@ -78,6 +78,10 @@ pub(super) fn records(
             break;
         }
         let (place, fits) = read(row).map_err(fault::general)?;
+        // The first grant is no later than the newest.
+        if query.created_from.is_some_and(|from| place.0 < from) {
+            break;
+        }
         if fits {
             page.records.extend(record(connection, place.1)?);
         }

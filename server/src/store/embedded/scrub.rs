@@ -16,12 +16,14 @@ const PATIENCE: Duration = Duration::from_millis(20);
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Shared {
-    /// Takes the log into the file after something was `erased`, now or before. Where
-    /// somebody looks into the file meanwhile, the next call does it.
-    pub(super) fn scrub(&self, writer: &Connection, erased: bool) {
-        if erased {
-            self.unscrubbed.store(true, Ordering::Relaxed);
-        }
+    /// Takes the log into the file, since something was erased.
+    pub(super) fn scrub_erased(&self, writer: &Connection) {
+        self.unscrubbed.store(true, Ordering::Relaxed);
+        self.scrub(writer);
+    }
+
+    /// Does so where it is still to be done: somebody looked into the file meanwhile.
+    pub(super) fn scrub(&self, writer: &Connection) {
         if !self.unscrubbed.load(Ordering::Relaxed) {
             return;
         }
@@ -32,7 +34,7 @@ impl Shared {
             Ok(false) => {}
             Err(error) => tracing::warn!(
                 %error,
-                "erased bytes may still stand in the store's log; the next write tries again"
+                "erased bytes may still stand in the store's log; the next walk tries again"
             ),
         }
     }

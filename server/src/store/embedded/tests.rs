@@ -1,5 +1,5 @@
-//! Faults of the disk that need a hand on the connection. All else is tested from outside,
-//! by the suite that every store passes.
+//! What only this store has, or needs a hand on the connection. All else is tested from
+//! outside, by the suite that every store passes.
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,12 @@ use reprise_domain::{Policy, RecordName, Request};
 use reprise_fingerprint::{Fingerprint, RuleId, Scheme};
 
 use super::*;
+
+mod erasure;
+mod listing;
+mod removing;
+mod scene;
+mod walking;
 
 /// A Reserve that takes some pages to store.
 fn reserve(key: &str) -> Result<Request> {

@@ -25,11 +25,12 @@ pub(super) type Place = (Timestamp, Vec<u8>);
 /// One step; answers too before which moment all grants were visited.
 pub(super) fn step(connection: &Connection, now: Timestamp) -> Result<(Walked, Timestamp), Error> {
     let end = Timestamp(now.0 - micros(BEHIND));
-    let stored = place(connection)?;
-    // A file that has seen a later moment than its clock: all that is granted now is to be
-    // visited as well.
-    let from = stored.min((end, Vec::new()));
     let through = (Timestamp(end.0 + 1), Vec::new());
+    let mut from = place(connection)?;
+    if from > through {
+        // The clock is behind the walk: all that is granted by it is to be visited as well.
+        from = (end, Vec::new());
+    }
     let mut visited = 0;
     let mut last = None;
     for found in granted(connection, &from, &through, STEP)? {
@@ -75,7 +76,7 @@ pub(super) struct Granted {
     pub(super) lean: Result<Lean, Error>,
 }
 
-static GRANTED: LazyLock<String> = LazyLock::new(|| {
+pub(super) static GRANTED: LazyLock<String> = LazyLock::new(|| {
     format!(
         "select granted_at, id, {} from records
          where (granted_at, id) > (?1, ?2) and (granted_at, id) < (?3, ?4)

@@ -149,14 +149,14 @@ pub(super) fn claimed(
     .collect()
 }
 
-static PENDING: LazyLock<String> = LazyLock::new(|| {
+pub(super) static PENDING: LazyLock<String> = LazyLock::new(|| {
     // The list leads, in its order: its entries are few, records are many.
     format!(
         "select due, record, {}
          from (select due, record from worklist
                where kind = 'find_out' and tenant = ?1 and (due, record) > (?2, ?3)
-                   and (?4 = '' or operation = ?4)
-                   and (?5 is null or (due <= ?5 and ifnull(claimed_until, ?5) <= ?5)))
+                   and due <= ?5 and (?4 = '' or operation = ?4)
+                   and (claimed_until is null or claimed_until <= ?5))
              cross join records on id = record
          order by due, record",
         *row::LEAN
@@ -173,18 +173,13 @@ pub(super) fn pending(
         Some((due, id)) => (due.0, id.0.to_vec()),
         None => (i64::MIN, Vec::new()),
     };
-    let only_due = query.only_due.then_some(now.0);
+    // By what moment an entry is due, and its claim over.
+    let by = if query.only_due { now.0 } else { i64::MAX };
     let mut select = connection
         .prepare_cached(&PENDING)
         .map_err(fault::general)?;
     let mut rows = select
-        .query(params![
-            query.tenant,
-            after,
-            after_id,
-            query.operation,
-            only_due
-        ])
+        .query(params![query.tenant, after, after_id, query.operation, by])
         .map_err(fault::general)?;
     let mut entries = Vec::new();
     while entries.len() < query.max

@@ -52,7 +52,9 @@ impl Writer {
                 let mut connection = lock(&self.shared.writer);
                 let now = self.shared.clock.now();
                 let batch = carry_out(&mut connection, &self.shared.hold, jobs, now);
-                self.shared.scrub(&connection, batch.erased);
+                if batch.erased {
+                    self.shared.scrub_erased(&connection);
+                }
                 batch
             }));
             match carried_out {
