@@ -68,7 +68,14 @@ create table reprise.record (
     resolution_attempt integer,
     resolution_digest bytea,
     resolution_content bytea,
-    resolution_core bytea
+    resolution_core bytea,
+    claim_id bytea,                     -- the newest claim on the newest attempt; none in the usual row
+    claim_fence bigint,
+    claim_taken_at timestamptz,
+    claim_lease_end timestamptz,
+    claim_lease_us bigint,
+    claim_owner text,
+    claim_over boolean
 ) with (
     -- A quarter of a page for rows as they are inserted: they grow two- to threefold when
     -- they are completed, and their next versions are to stay on the page. Where a body
@@ -105,11 +112,71 @@ alter table reprise.record
     alter column pending_detail set storage main,
     alter column resolution_digest set storage main,
     alter column resolution_content set storage main,
-    alter column resolution_core set storage main;
+    alter column resolution_core set storage main,
+    alter column claim_id set storage main,
+    alter column claim_owner set storage main;
 
 -- Whoever walks the table after the fact walks it by grant, each grant once. No report
--- changes the column.
+-- changes the column. Grants of one batch have one moment and lie in one entry: with the id
+-- beside it the index would be several times as large, and the few of one moment are sorted
+-- quickly.
 create index record_granted_at on reprise.record (granted_at);
+
+-- How far that walk has come. In a table of its own, so that moving on costs the hot table
+-- nothing.
+create table reprise.walk (
+    one boolean primary key default true check (one), -- there is only one
+    granted_at timestamptz not null,    -- all grants up to this moment and id were visited
+    id bytea not null
+);
+insert into reprise.walk (granted_at, id) values ('epoch', '');
+
+-- What is open. Filled after the fact, so that the usual life never touches it. A table of
+-- its own, since when an entry is due changes, and an index over that would end HOT updates
+-- of the record.
+create table reprise.worklist (
+    id bytea primary key,               -- of the record
+    tenant text collate "C" not null,
+    operation text collate "C" not null,
+    kind smallint not null,             -- 1 the service itself looks at the record, 2 somebody has to find out
+    due timestamptz not null,
+    since timestamptz,                  -- kind 2: since when it is not known
+    reason smallint,                    -- kind 2: as record.pending_reason
+    claim_id bytea,                     -- kind 2: who is at it
+    claimed_until timestamptz
+);
+-- For the service: what is due, the longest due first.
+create index worklist_look on reprise.worklist (due) where kind = 1;
+-- For those who find out: a tenant's entries in order, of all operations or of one.
+create index worklist_find_out on reprise.worklist (tenant, due, id) where kind = 2;
+create index worklist_find_out_operation on reprise.worklist (tenant, operation, due, id)
+    where kind = 2;
+-- A call for claims that is repeated is answered the same ones.
+create index worklist_claim on reprise.worklist (claim_id) where claim_id is not null;
+
+-- Records by what providers and support people call them. Narrow, filed in bulk. References
+-- that were replaced stay until the record goes.
+create table reprise.reference (
+    id bytea not null,                  -- of the record
+    tenant text collate "C" not null,
+    kind smallint not null,             -- 1 resource id, 2 provider reference
+    reference text collate "C" not null,
+    primary key (id, kind, reference)   -- files each once; goes with its record
+);
+create index reference_of on reprise.reference (tenant, kind, reference);
+
+-- When which grants are to be looked through for what has come to its end. Coarse, so that
+-- it stays small: an entry stands for all records granted in a stretch of time that end in
+-- the same stretch of time.
+create table reprise.removal (
+    due timestamptz not null,
+    granted_from timestamptz not null,
+    granted_to timestamptz not null,    -- not included
+    position_at timestamptz,            -- how far it was looked through; null at the beginning
+    position_id bytea,
+    taken_until timestamptz,            -- a server is at it; free again then
+    primary key (due, granted_from, granted_to) -- in order of due
+);
 
 -- Reports that were refused: possibly a second effect. One row for each report, so that
 -- callers cannot fill the table by repeating.
@@ -150,6 +217,20 @@ create table reprise.replaced (
 );
 create index replaced_id on reprise.replaced (id);
 
+-- Repeats with another payload: one row for each fingerprint.
+create table reprise.mismatch (
+    id bytea not null,                  -- of the record
+    slot smallint not null check (slot between 1 and 8), -- keeps callers from filling the table
+    scheme smallint not null,
+    rule text collate "C" not null,
+    digest bytea not null,
+    count bigint not null,
+    first_at timestamptz not null,
+    last_at timestamptz not null,
+    primary key (id, slot),
+    unique (id, scheme, rule, digest)   -- a fingerprint is counted in one place
+);
+
 -- What people want to see: who, when, what, why.
 create table reprise.audit (
     tenant text collate "C" not null,
@@ -158,14 +239,23 @@ create table reprise.audit (
     attempt integer,
     action smallint not null,           -- 1 taken over, 2 contradicted, 3 contradicts resolution, resolved as:
                                         -- 4 applied, 5 not applied, 6 take over, 7 failed, 8 still unknown;
-                                        -- 64 policy written
+                                        -- 9 contradicts report, 10 forgotten; 64 policy written
+    authority smallint not null,        -- 1 a caller's, 2 a claim, 3 an operator's
     actor text,
     evidence text,
     at timestamptz not null,
-    written_at timestamptz not null default clock_timestamp()
+    written_at timestamptz not null default clock_timestamp(),
+    -- Tells rows of one moment apart, in the order in which they were written.
+    entry uuid not null default (
+        lpad(to_hex((extract(epoch from clock_timestamp()) * 1000000)::bigint), 16, '0')
+        || right(gen_random_uuid()::text, 12) || '0000')::uuid
 );
+-- The story of one record; erasing.
 create index audit_id on reprise.audit (id) where id is not null;
-create index audit_tenant_at on reprise.audit (tenant, at);
+-- A tenant's rows, newest first, page by page.
+create index audit_tenant_at on reprise.audit (tenant, at desc, entry desc);
+-- What is too old, of whomever.
+create index audit_at on reprise.audit (at);
 
 -- Settings of a (tenant, operation); an empty operation is the tenant's default.
 create table reprise.policy (

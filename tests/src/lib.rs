@@ -6,6 +6,7 @@
 //! that happens. This crate knows how to start, stop and hurt the pieces and
 //! nothing of what Reprise promises. Linux only.
 
+pub mod bulk;
 pub mod pgbouncer;
 pub mod poll;
 pub mod ports;

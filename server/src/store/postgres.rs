@@ -11,24 +11,35 @@
 //! | `plan` | what can be settled in one statement |
 //! | `column`, `row`, `trace` | values, records and side rows as columns |
 //! | `fast` (of `fresh` and `held`), `read`, `write` | the statements of a batch |
+//! | `filing`, `work` | what a write, or the walk, files beside the record |
+//! | `walk`, `look`, `removal` | the statements of the service's own work |
+//! | `pending`, `records`, `audit`, `mismatches`, `overview` | the statements for people |
 //! | `find`, `revisions`, `traces`, `policies`, `token_key` | the other statements |
 //!
 //! Every statement is one autocommit transaction, sent typed and unnamed, so that a pooler
 //! in transaction mode may stand in between.
 
 mod aside;
+mod audit;
 mod clock;
 mod column;
 mod database;
 mod fast;
+mod filing;
 mod find;
 mod fresh;
 mod given_up;
 mod held;
+mod look;
 mod migrate;
+mod mismatches;
+mod overview;
+mod pending;
 mod plan;
 mod policies;
 mod read;
+mod records;
+mod removal;
 mod revisions;
 mod row;
 mod safety;
@@ -36,14 +47,18 @@ mod timeline;
 mod token_key;
 mod trace;
 mod traces;
+mod walk;
+mod work;
 mod write;
 mod writer;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use reprise_domain::record::ClaimId;
 use reprise_domain::token::TokenKey;
-use reprise_domain::{Record, RecordId, Request, Timestamp, Trace};
+use reprise_domain::{Record, RecordId, RecordName, Request, Timestamp, Trace};
+use reprise_fingerprint::Fingerprint;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -53,7 +68,9 @@ use self::row::{RecordRow, Unreadable};
 use self::writer::Writer;
 use super::queue::Intake;
 use super::{
-    Delivery, Error, Later, Limits, OnChange, PutPolicy, Store, StoredPolicy, Target, TestClock,
+    AuditPage, AuditQuery, Delivery, Error, Later, Limits, OnChange, Overview, PendingCount,
+    PendingPage, PendingQuery, PutPolicy, RecordsPage, RecordsQuery, Removed, SeenMismatch, Store,
+    StoredPolicy, Target, TestClock, Walked,
 };
 
 pub use migrate::{Migrated, migrate};
@@ -291,6 +308,64 @@ impl Store for Postgres {
         Box::pin(policies::put(self.database(), put, read_deadline()))
     }
 
+    fn walk(&self) -> Later<'_, Walked> {
+        Box::pin(walk::walk(self.database(), read_deadline()))
+    }
+
+    fn to_look_at(&self, max: usize) -> Later<'_, Vec<RecordName>> {
+        Box::pin(look::to_look_at(self.database(), max, read_deadline()))
+    }
+
+    fn remove(&self) -> Later<'_, Removed> {
+        Box::pin(removal::remove(self.database(), read_deadline()))
+    }
+
+    fn pending(&self, query: PendingQuery) -> Later<'_, PendingPage> {
+        Box::pin(pending::pending(self.database(), query, read_deadline()))
+    }
+
+    fn claimed<'a>(&'a self, tenant: &'a str, claim: ClaimId) -> Later<'a, Vec<RecordName>> {
+        Box::pin(look::claimed(
+            self.database(),
+            tenant,
+            claim,
+            read_deadline(),
+        ))
+    }
+
+    fn count_pending<'a>(
+        &'a self,
+        tenant: &'a str,
+        operation: &'a str,
+    ) -> Later<'a, Vec<PendingCount>> {
+        Box::pin(pending::count_pending(
+            self.database(),
+            tenant,
+            operation,
+            read_deadline(),
+        ))
+    }
+
+    fn records(&self, query: RecordsQuery) -> Later<'_, RecordsPage> {
+        Box::pin(records::records(self.database(), query, read_deadline()))
+    }
+
+    fn audit(&self, query: AuditQuery) -> Later<'_, AuditPage> {
+        Box::pin(audit::audit(self.database(), query, read_deadline()))
+    }
+
+    fn note_mismatches(&self, seen: Vec<(RecordId, Fingerprint, u64)>) -> Later<'_, ()> {
+        Box::pin(mismatches::note(self.database(), seen, read_deadline()))
+    }
+
+    fn mismatches(&self, id: RecordId) -> Later<'_, Vec<SeenMismatch>> {
+        Box::pin(async move { mismatches::mismatches(self.database(), &id, read_deadline()).await })
+    }
+
+    fn overview(&self) -> Later<'_, Overview> {
+        Box::pin(overview::overview(self.database(), read_deadline()))
+    }
+
     fn token_key(&self) -> &TokenKey {
         &self.token_key
     }
@@ -331,8 +406,23 @@ fn record_id(blob: &Blob) -> RecordId {
 }
 
 fn record(row: RecordRow) -> Result<Record, Error> {
-    Record::try_from(row).map_err(|unreadable| match unreadable {
+    Record::try_from(row).map_err(unreadable)
+}
+
+/// As [`record`], of a row that was read without headers and body.
+fn listed(row: RecordRow) -> Result<Record, Error> {
+    row::listed(row).map_err(unreadable)
+}
+
+fn unreadable(why: Unreadable) -> Error {
+    match why {
         Unreadable::Damaged(id) => Error::Damaged(id),
-        Unreadable::Column(_) => Error::internal(unreadable),
-    })
+        Unreadable::Column(_) => Error::internal(why),
+    }
+}
+
+/// The first row of a statement that always answers one.
+fn first(rows: &[Row]) -> Result<&Row, Error> {
+    rows.first()
+        .ok_or_else(|| Error::unavailable("a statement that always answers a row answered none"))
 }

@@ -103,7 +103,9 @@ async fn a_claim_that_ran_out_is_taken_by_the_next(case: &Case) {
     case.advance(CLAIM);
     let second = case.claim("k").await.claimed();
     assert!(second.fence() > first.fence());
-    case.renew_claim(&first, None).await.claim_over(State::Pending);
+    case.renew_claim(&first, None)
+        .await
+        .claim_over(State::Pending);
 }
 
 async fn a_claim_asked_again_is_the_same_and_not_prolonged(case: &Case) {
@@ -125,7 +127,9 @@ async fn a_claim_is_renewed_by_its_own_length(case: &Case) {
     assert_eq!(kept.lease_end, case.now().after(CLAIM));
     case.renew_claim(&claim, secs(5)).await.claimed();
     case.advance(secs(5));
-    case.renew_claim(&claim, None).await.claim_over(State::Pending);
+    case.renew_claim(&claim, None)
+        .await
+        .claim_over(State::Pending);
 }
 
 async fn a_claim_is_ended_by_a_renewal_with_zero(case: &Case) {
@@ -138,7 +142,9 @@ async fn a_superseded_claim_is_not_renewed(case: &Case) {
     let (_, first) = case.claimed("k").await;
     case.advance(CLAIM);
     let second = case.claim("k").await.claimed();
-    case.renew_claim(&first, None).await.claim_over(State::Pending);
+    case.renew_claim(&first, None)
+        .await
+        .claim_over(State::Pending);
     case.renew_claim(&second, None).await.claimed();
 }
 
@@ -199,7 +205,9 @@ async fn fences_rise_over_grants_and_claims(case: &Case) {
     case.renew_claim(&claim, secs(0)).await.claimed();
     let claim = case.claim("k").await.claimed();
     fences.push(claim.fence());
-    case.resolve_by(&claim, Finding::NotApplied).await.recorded();
+    case.resolve_by(&claim, Finding::NotApplied)
+        .await
+        .recorded();
     fences.push(case.reserve("k").await.granted().fence());
     case.settle("k").await;
     let claim = case.claim("k").await.claimed();
@@ -231,7 +239,9 @@ async fn an_override_ends_a_claim(case: &Case) {
 
 async fn a_grant_ends_a_claim(case: &Case) {
     let (_, claim) = case.claimed("k").await;
-    case.resolve_by(&claim, Finding::NotApplied).await.recorded();
+    case.resolve_by(&claim, Finding::NotApplied)
+        .await
+        .recorded();
     assert!(case.record("k").await.claim.is_some());
     case.reserve("k").await.granted();
     assert_eq!(case.record("k").await.claim, None);

@@ -5,9 +5,7 @@ use std::time::Duration;
 use reprise::store::{
     AuditPage, AuditQuery, PendingCount, PendingQuery, RecordsPage, RecordsQuery, Removed,
 };
-use reprise_domain::command::{
-    Authority, Claim, Command, Finding, Forget, Lessee, Renew, Resolve,
-};
+use reprise_domain::command::{Authority, Claim, Command, Finding, Forget, Lessee, Renew, Resolve};
 use reprise_domain::record::ClaimId;
 use reprise_domain::token::Held;
 use reprise_domain::{Content, Policy, RecordName, View};
@@ -98,7 +96,8 @@ impl Case {
     }
 
     pub(super) async fn resolve_by(&self, claim: &Claimed, finding: Finding) -> Told {
-        self.resolve_by_held(claim, claim.held, finding, false).await
+        self.resolve_by_held(claim, claim.held, finding, false)
+            .await
     }
 
     pub(super) async fn resolve_by_spent(&self, claim: &Claimed, finding: Finding) -> Told {

@@ -92,7 +92,9 @@ async fn complete_after_applied_is_told_what_is_recorded(case: &Case) {
 
 async fn complete_after_not_applied_overrides_it(case: &Case) {
     let (grant, claim) = case.claimed("k").await;
-    case.resolve_by(&claim, Finding::NotApplied).await.recorded();
+    case.resolve_by(&claim, Finding::NotApplied)
+        .await
+        .recorded();
     case.complete(&grant, result()).await.recorded();
     let overridden = |trace: &Trace| {
         matches!(
@@ -180,7 +182,9 @@ async fn failure_after_applied_is_evidence(case: &Case) {
 
 async fn failure_after_not_applied_is_the_outcome(case: &Case) {
     let (grant, claim) = case.claimed("k").await;
-    case.resolve_by(&claim, Finding::NotApplied).await.recorded();
+    case.resolve_by(&claim, Finding::NotApplied)
+        .await
+        .recorded();
     let told = case.fail(&grant, FailureKind::Final, error()).await;
     told.recorded();
     assert_eq!(
@@ -220,7 +224,9 @@ async fn doubt_after_the_claim_adds_and_leaves_it(case: &Case) {
 
 async fn doubt_after_not_applied_is_pending_again(case: &Case) {
     let (grant, claim) = case.claimed("k").await;
-    case.resolve_by(&claim, Finding::NotApplied).await.recorded();
+    case.resolve_by(&claim, Finding::NotApplied)
+        .await
+        .recorded();
     case.mark_pending(&grant, "timeout").await.recorded();
     let told = case.reserve("k").await;
     told.pending(PendingReason::Reported);
@@ -264,7 +270,9 @@ async fn an_override_between_claim_and_resolution_wins(case: &Case) {
 async fn a_resolution_between_reading_and_override_refuses_it(case: &Case) {
     let (_, claim) = case.claimed("k").await;
     let read = case.record("k").await.revision;
-    case.resolve_by(&claim, Finding::NotApplied).await.recorded();
+    case.resolve_by(&claim, Finding::NotApplied)
+        .await
+        .recorded();
     let told = case.resolve_read("k", read, found_failed("NO"), false);
     told.await.refused(Refusal::RevisionChanged);
     assert_eq!(case.record("k").await.state, State::FailedRetryable);
@@ -275,8 +283,7 @@ async fn a_claim_and_a_complete_at_once_have_one_end(case: &Case) {
         let key = format!("k{at}");
         let grant = case.reserve(&key).await.granted();
         case.advance(secs(90));
-        let (claim, complete) =
-            tokio::join!(case.claim(&key), case.complete(&grant, result()));
+        let (claim, complete) = tokio::join!(case.claim(&key), case.complete(&grant, result()));
         complete.recorded();
         if let Ok(reprise_domain::Answer::Claimed(_)) = &claim.answer {
             let claim = claim.claimed();

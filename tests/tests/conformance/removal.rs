@@ -242,7 +242,9 @@ async fn side_rows_go_with_their_record(case: &Case) {
     told.await.recorded();
     let told = case.mark_pending_with(&grant, "timeout", "ch_2", "charge more", None);
     told.await.recorded();
-    case.resolve_by(&claim, Finding::NotApplied).await.recorded();
+    case.resolve_by(&claim, Finding::NotApplied)
+        .await
+        .recorded();
     let second = case.completed("k").await;
     let told = case.complete(&second, super::case::other_result()).await;
     told.refused(Refusal::OutcomeAlreadyRecorded);
@@ -254,9 +256,8 @@ async fn side_rows_go_with_their_record(case: &Case) {
     assert!(case.traces("k").await.len() >= 4);
     goes(&case, "k").await;
     let rest = case.traces("k").await;
-    let audits = |trace: &reprise_domain::Trace| {
-        matches!(trace, reprise_domain::Trace::Audit { .. })
-    };
+    let audits =
+        |trace: &reprise_domain::Trace| matches!(trace, reprise_domain::Trace::Audit { .. });
     assert!(rest.iter().all(audits), "{rest:?}");
     let mismatches = case.store.mismatches(case.name("k").id()).await;
     assert_eq!(mismatches.expect("the store answers"), []);
@@ -363,7 +364,9 @@ async fn a_claim_after_a_purge_finds_nothing(case: &Case) {
     case.failed("k", FailureKind::Retryable).await;
     goes(&case, "k").await;
     case.claim("k").await.refused(Refusal::RecordNotFound);
-    case.forget_read("k", 1).await.refused(Refusal::RecordNotFound);
+    case.forget_read("k", 1)
+        .await
+        .refused(Refusal::RecordNotFound);
 }
 
 async fn a_key_is_free_after_a_purge_and_its_fence_goes_on(case: &Case) {

@@ -6,8 +6,7 @@ use reprise_domain::record::{GrantReason, PendingReason, State};
 use reprise_domain::{Reading, Trace};
 
 use super::case::{
-    Case, TICK, applied, error, found, new_id, other_result, result, secs, still_unknown,
-    take_over,
+    Case, TICK, applied, error, found, new_id, other_result, result, secs, still_unknown, take_over,
 };
 use super::finding::{CLAIM, Claimed, found_failed};
 
@@ -71,7 +70,9 @@ async fn applied_completes_and_is_replayed(case: &Case) {
 
 async fn not_applied_frees_the_key(case: &Case) {
     let (_, claim) = case.claimed("k").await;
-    case.resolve_by(&claim, Finding::NotApplied).await.recorded();
+    case.resolve_by(&claim, Finding::NotApplied)
+        .await
+        .recorded();
     let grant = case.reserve("k").await.granted();
     assert_eq!(grant.number(), 2);
     assert!(grant.fence() > claim.fence());
@@ -153,7 +154,9 @@ async fn a_resolution_is_repeated_after_the_claim_ran_out(case: &Case) {
 async fn a_claim_that_ran_out_still_resolves(case: &Case) {
     let (_, claim) = case.claimed("k").await;
     case.advance(CLAIM * 10);
-    case.resolve_by(&claim, Finding::NotApplied).await.recorded();
+    case.resolve_by(&claim, Finding::NotApplied)
+        .await
+        .recorded();
 }
 
 async fn a_superseded_claim_resolves_nothing(case: &Case) {
@@ -161,11 +164,15 @@ async fn a_superseded_claim_resolves_nothing(case: &Case) {
     case.advance(CLAIM);
     let second = case.claim("k").await.claimed();
     for finding in denials().into_iter().chain([still_unknown()]) {
-        case.resolve_by(&first, finding).await.claim_over(State::Pending);
+        case.resolve_by(&first, finding)
+            .await
+            .claim_over(State::Pending);
     }
     let record = case.record("k").await;
     assert_eq!(record, second.view.record);
-    case.resolve_by(&second, Finding::NotApplied).await.recorded();
+    case.resolve_by(&second, Finding::NotApplied)
+        .await
+        .recorded();
 }
 
 /// PENDING, due as soon as its lease ends, under a claim taken then.
@@ -187,7 +194,9 @@ async fn a_claim_taken_before_the_settling_time_denies_nothing(case: &Case) {
     case.resolve_by(&claim, still_unknown()).await.recorded();
     case.advance(secs(60));
     let claim = case.claim("k").await.claimed();
-    case.resolve_by(&claim, Finding::NotApplied).await.recorded();
+    case.resolve_by(&claim, Finding::NotApplied)
+        .await
+        .recorded();
 }
 
 async fn the_settling_time_counts_from_when_the_claim_was_taken(case: &Case) {
@@ -222,7 +231,9 @@ async fn a_claim_denies_until_the_last_tick_of_repeat_until(case: &Case) {
     case.settle("other").await;
     let claim = case.claim("other").await.claimed();
     case.advance(begun.after(secs(600) - TICK).since(case.now()));
-    case.resolve_by(&claim, Finding::NotApplied).await.recorded();
+    case.resolve_by(&claim, Finding::NotApplied)
+        .await
+        .recorded();
 }
 
 async fn a_spent_key_may_be_told_after_repeat_until(case: &Case) {

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeSet;
 
+use reprise_domain::Reading;
 use reprise_domain::command::{FailureKind, Finding};
 use reprise_domain::record::{PendingReason, State};
-use reprise_domain::Reading;
 use tokio::task::JoinSet;
 
-use super::case::{Case, TICK, applied, error, result, secs, still_unknown, take_over, unless_sent};
+use super::case::{
+    Case, TICK, applied, error, result, secs, still_unknown, take_over, unless_sent,
+};
 use super::finding::{LATER, SOON};
 
 stamp_alone![

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use reprise::store::postgres::Postgres;
 use reprise::store::{Error, Store};
 use reprise_domain::command::{
-    Answer, Command, Complete, Fail, FailureKind, Holder, Lessee, MarkPending, MarkSending,
-    Outcome, Refusal, Renew, Reserve,
+    Answer, Authority, Claim, Command, Complete, Fail, FailureKind, Finding, Forget, Holder,
+    Lessee, MarkPending, MarkSending, Outcome, Refusal, Renew, Reserve, Resolve,
 };
 use reprise_domain::content::Body;
-use reprise_domain::record::AttemptId;
+use reprise_domain::record::{AttemptId, ClaimId};
 use reprise_domain::token::Held;
 use reprise_domain::{Content, Policy, RecordName, Request, View};
 use reprise_fingerprint::{Fingerprint, RuleId, Scheme};
@@ -142,6 +142,55 @@ impl Caller {
             digest: MarkPending::digest_of("connection lost", "pr_9", b"", None),
         }))
         .await
+    }
+
+    /// Claims under a call of its own; the claim, if there is one.
+    pub(super) async fn claim(&self) -> Result<Option<Held>> {
+        let claim = Command::Claim(Claim {
+            id: ClaimId(rand::random()),
+            lease: Duration::from_secs(30),
+            owner: "finder-1".to_owned(),
+        });
+        let Ok(Answer::Claimed(view)) = self.ask(claim).await? else {
+            return Ok(None);
+        };
+        let claim = view.record.claim.as_ref().context("the view shows it")?;
+        let (key, id) = (self.store.token_key(), self.name.id());
+        let token = key.issue_claim(&id, view.record.attempt.number, claim.fence);
+        Ok(Some(key.read_claim(&id, &token)?))
+    }
+
+    pub(super) async fn renew_claim(&self, held: Held) -> Answered {
+        let lessee = Lessee::Claim(held);
+        self.ask(Command::Renew(Renew {
+            lessee,
+            lease: None,
+        }))
+        .await
+    }
+
+    pub(super) async fn resolve(&self, authority: Authority, finding: Finding) -> Answered {
+        self.ask(Command::Resolve(Resolve {
+            authority,
+            finding,
+            effect_key_spent: false,
+            evidence: "asked the provider".to_owned(),
+            actor: "finder-1".to_owned(),
+        }))
+        .await
+    }
+
+    pub(super) async fn forget(&self, revision: u64) -> Answered {
+        self.ask(Command::Forget(Forget {
+            revision,
+            actor: "officer".to_owned(),
+            reason: "they asked".to_owned(),
+        }))
+        .await
+    }
+
+    pub(super) async fn sweep(&self) -> Answered {
+        self.ask(Command::Sweep).await
     }
 
     /// From the first call to the recorded result.

@@ -172,6 +172,15 @@ pub(super) fn unnest(first: usize, alias: &str, names: &[&str]) -> String {
     format!("unnest({params}) as {alias}({names})")
 }
 
+/// Numbers the rows of [`unnest`], to keep their order.
+pub(super) fn with_lines(unnest: &str) -> String {
+    unnest
+        .replacen(") as ", ") with ordinality as ", 1)
+        .trim_end_matches(')')
+        .to_owned()
+        + ", line)"
+}
+
 /// The names under an alias: `r.a, r.b`.
 pub(super) fn under(alias: &str, names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("{alias}.{name}")).collect();

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use tokio_postgres::types::Type;
 
+use super::audit::POLICY_WRITTEN;
 use super::column::Moment;
 use super::database::Database;
 use super::safety::durable_commit;
@@ -15,7 +16,7 @@ const LIST: &str = "select tenant, operation, document, etag, updated_at
     from reprise.policy order by tenant, operation";
 
 /// The etag is compared in the statement that writes, and the audit row goes with it.
-/// Action 64 is the writing of a policy.
+/// Authority 3 is an operator's.
 static PUT: LazyLock<String> = LazyLock::new(|| {
     format!(
         "with clock as materialized (
@@ -33,8 +34,9 @@ static PUT: LazyLock<String> = LazyLock::new(|| {
         ), written as (
             select updated_at from added union all select updated_at from replaced
         ), audited as (
-            insert into reprise.audit (tenant, operation, action, actor, evidence, at)
-            select $2, $3, 64, $7, $8, updated_at from written
+            insert into reprise.audit (tenant, operation, action, authority, actor, evidence,
+                at)
+            select $2, $3, {POLICY_WRITTEN}, 3, $7, $8, updated_at from written
         )
         select updated_at from written",
         durable_commit = durable_commit("$9"),

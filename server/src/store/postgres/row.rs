@@ -7,8 +7,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use reprise_domain::content::{Body, Content, Sha};
 use reprise_domain::policy::OnLapse;
 use reprise_domain::record::{
-    Attempt, AttemptId, Ended, GivenBack, GrantReason, Outcome, Pending, PendingReason, Report,
-    ReportKind, Resolution, State,
+    Attempt, AttemptId, Claim, ClaimId, Ended, GivenBack, GrantReason, Outcome, Pending,
+    PendingReason, Report, ReportKind, Resolution, State,
 };
 use reprise_domain::{Record, RecordId, RecordName, Timestamp};
 use reprise_fingerprint::{Fingerprint, RuleId, Scheme};
@@ -78,6 +78,13 @@ columns! {
         resolution_digest: Option<Blob>,
         resolution_content: Option<Blob>,
         resolution_core: Option<Blob>,
+        claim_id: Option<Blob>,
+        claim_fence: Option<i64>,
+        claim_taken_at: Option<Moment>,
+        claim_lease_end: Option<Moment>,
+        claim_lease_us: Option<i64>,
+        claim_owner: Option<String>,
+        claim_over: Option<bool>,
     }
 }
 
@@ -152,6 +159,7 @@ impl From<&Record> for RecordRow {
         let content = outcome.map(|outcome| ContentColumns::from(&outcome.content));
         let content = content.as_ref();
         let resolution = record.resolution.as_ref();
+        let claim = record.claim.as_ref();
         Self {
             id: Blob::copy(&record.name.id().0),
             tenant: record.name.tenant().to_owned(),
@@ -216,8 +224,76 @@ impl From<&Record> for RecordRow {
                 .and_then(|found| found.content.as_ref().map(|sha| Blob::copy(sha))),
             resolution_core: resolution
                 .and_then(|found| found.core.as_ref().map(|sha| Blob::copy(sha))),
+            claim_id: claim.map(|claim| Blob::copy(&claim.id.0)),
+            claim_fence: claim.map(|claim| claim.fence.cast_signed()),
+            claim_taken_at: claim.map(|claim| Moment(claim.taken_at)),
+            claim_lease_end: claim.map(|claim| Moment(claim.lease_end)),
+            claim_lease_us: claim.map(|claim| reprise_domain::time::micros(claim.lease)),
+            claim_owner: claim.and_then(|claim| text(&claim.owner)),
+            claim_over: claim.map(|claim| claim.over),
         }
     }
+}
+
+impl RecordRow {
+    /// A row that was read as [`narrow`], as one that never had what was left out.
+    fn without_bytes(mut self) -> Self {
+        (self.headers, self.body) = (None, None);
+        let sha256 = self
+            .body_sha256
+            .as_ref()
+            .map(|sha| fixed("body_sha256", sha));
+        let body = self.body_size.zip(sha256.and_then(Result::ok));
+        let content = Content {
+            code: self.code.clone().unwrap_or_default(),
+            body: body.map(|(size, sha256)| Body::Omitted {
+                size: size.cast_unsigned(),
+                sha256,
+            }),
+            ..Content::default()
+        };
+        self.checksum = self.checksum.map(|_| Blob::copy(&content.checksum()));
+        self
+    }
+}
+
+/// What stays of a content's columns when headers and body go. Their checksum is checked, so
+/// that damage is not written down as if it had been there from the beginning.
+pub(super) fn stripped(
+    id: RecordId,
+    code: Option<String>,
+    headers: Option<Blob>,
+    body: Option<Blob>,
+    checksum: Option<Blob>,
+) -> Result<ContentColumns, Unreadable> {
+    let content = Content {
+        code: code.unwrap_or_default(),
+        headers: read_headers(headers.as_ref()).ok_or(Unreadable::Damaged(id))?,
+        body: body.map(|body| Body::Data(body.0)),
+        ..Content::default()
+    };
+    if checksum.as_ref().map(|blob| &blob.0[..]) != Some(&content.checksum()[..]) {
+        return Err(Unreadable::Damaged(id));
+    }
+    Ok(ContentColumns::from(&content.stripped()))
+}
+
+/// The columns of [`RecordArrays`] under an alias, without those of headers and body: lists
+/// must not fetch megabytes.
+pub(super) fn narrow(alias: &str) -> String {
+    let names: Vec<String> = RecordArrays::NAMES
+        .iter()
+        .map(|name| match *name {
+            "headers" | "body" => format!("null::bytea as {name}"),
+            _ => format!("{alias}.{name}"),
+        })
+        .collect();
+    names.join(", ")
+}
+
+/// The record of a row that was read as [`narrow`].
+pub(super) fn listed(row: RecordRow) -> Result<Record, Unreadable> {
+    row.without_bytes().try_into()
 }
 
 impl TryFrom<RecordRow> for Record {
@@ -253,7 +329,7 @@ impl TryFrom<RecordRow> for Record {
             pending: pending(&row)?,
             outcome,
             resolution: resolution(&row)?,
-            claim: None,
+            claim: claim(&row)?,
             correlation_id: row.correlation_id.unwrap_or_default(),
             provider_reference: row.provider_reference.unwrap_or_default(),
             resource_id: row.resource_id.unwrap_or_default(),
@@ -370,6 +446,26 @@ fn resolution(row: &RecordRow) -> Result<Option<Resolution>, Unreadable> {
         digest: fixed("resolution_digest", digest)?,
         content: sha("resolution_content", &row.resolution_content)?,
         core: sha("resolution_core", &row.resolution_core)?,
+    }))
+}
+
+fn claim(row: &RecordRow) -> Result<Option<Claim>, Unreadable> {
+    let Some(id) = &row.claim_id else {
+        return Ok(None);
+    };
+    let lacks = |column| move || Unreadable::Column(column);
+    let moment = |column, moment: Option<Moment>| moment.ok_or_else(lacks(column));
+    Ok(Some(Claim {
+        id: ClaimId(fixed("claim_id", id)?),
+        fence: row
+            .claim_fence
+            .ok_or_else(lacks("claim_fence"))?
+            .cast_unsigned(),
+        taken_at: moment("claim_taken_at", row.claim_taken_at)?.0,
+        lease_end: moment("claim_lease_end", row.claim_lease_end)?.0,
+        lease: Duration::from_micros(row.claim_lease_us.unwrap_or(0).unsigned_abs()),
+        owner: row.claim_owner.clone().unwrap_or_default(),
+        over: row.claim_over.ok_or_else(lacks("claim_over"))?,
     }))
 }
 

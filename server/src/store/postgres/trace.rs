@@ -2,7 +2,7 @@
 //! the statements, which know the tables.
 
 use bytes::Bytes;
-use reprise_domain::decide::{AuditAction, Ending, Reported, Trace};
+use reprise_domain::decide::{AuditAction, By, Ending, Reported, Trace};
 use reprise_domain::record::{AttemptId, ReportKind};
 use reprise_domain::{RecordName, Timestamp};
 
@@ -25,6 +25,7 @@ columns! {
         bytes: Option<Blob>,
         tenant: String,
         operation: String,
+        authority: Option<i16>,
     }
 }
 
@@ -48,6 +49,7 @@ codes! {
         ContradictsReport = 9,
         Forgotten = 10,
     }
+    By { Caller = 1, Claim = 2, Operator = 3 }
 }
 
 /// An outcome's number, or the next one for MarkPending.
@@ -69,6 +71,7 @@ impl TraceRow {
             bytes: None,
             tenant: name.tenant().to_owned(),
             operation: name.operation().to_owned(),
+            authority: None,
         }
     }
 
@@ -121,7 +124,7 @@ impl TraceRow {
             Trace::Audit {
                 attempt,
                 action,
-                by: _,
+                by,
                 actor,
                 evidence,
                 at,
@@ -129,6 +132,7 @@ impl TraceRow {
                 what: Some(action.code()),
                 actor: text(actor),
                 note: text(evidence),
+                authority: Some(by.code()),
                 ..Self::empty(AUDIT, name, *attempt, *at)
             },
         }
@@ -175,7 +179,7 @@ impl TryFrom<TraceRow> for Trace {
             AUDIT => Self::Audit {
                 attempt,
                 action: coded("action", what)?,
-                by: reprise_domain::decide::By::Operator,
+                by: coded("authority", row.authority.unwrap_or(0))?,
                 actor,
                 evidence: note,
                 at,

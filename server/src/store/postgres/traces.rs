@@ -17,19 +17,19 @@ static SQL: LazyLock<String> = LazyLock::new(|| {
         "select {EVIDENCE}::smallint as kind, id, attempt, at, reported as what,
             null as actor, code as note, null as reference, null::bytea as attempt_id,
             null::timestamptz as granted_at, digest as bytes, '' as tenant, '' as operation,
-            written_at
+            null::smallint as authority, written_at
         from reprise.evidence where id = $1
         union all
         select {HISTORY}::smallint, id, attempt, ended_at, ending, owner, code,
-            provider_reference, attempt_id, granted_at, null, '', '', written_at
+            provider_reference, attempt_id, granted_at, null, '', '', null, written_at
         from reprise.history where id = $1
         union all
         select {REPLACED}::smallint, id, attempt, at, null, null, null,
-            provider_reference, null, null, instruction, '', '', written_at
+            provider_reference, null, null, instruction, '', '', null, written_at
         from reprise.replaced where id = $1
         union all
         select {AUDIT}::smallint, id, attempt, at, action, actor, evidence,
-            null, null, null, null, tenant, operation, written_at
+            null, null, null, null, tenant, operation, authority, written_at
         from reprise.audit where id = $1
         order by kind, written_at"
     )

@@ -6,18 +6,25 @@
 //! revision and none of those moments has come since: the statement locks the row, reads
 //! the clock after that, and writes only before the first of them. A lease that is given
 //! out counts too, so none is over before it began.
+//!
+//! The entry on the worklist changes with the record. Where the record stays as it is, the
+//! entry still changes only if the row is the one that was decided on: else a look that
+//! found nothing open would drop what somebody else has just opened.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use reprise_domain::{Record, RecordId, RecordName, Timestamp, Trace};
+use reprise_domain::record::State;
+use reprise_domain::{Record, RecordId, RecordName, Timestamp, Trace, Work};
 use tokio_postgres::types::Type;
 
-use super::column::{Blob, Moment, columns, under, unnest};
+use super::column::{Blob, Moment, Param, columns, under, unnest, with_lines};
 use super::database::{Database, Fault, TIMELINE};
+use super::filing::{FiledArrays, FiledRow};
 use super::row::{RecordArrays, RecordRow};
 use super::safety::durable_commit;
 use super::trace::{AUDIT, EVIDENCE, HISTORY, REPLACED, TraceArrays, TraceRow};
+use super::work::{self, KeptArrays, KeptRow, WorkArrays, WorkRow};
 
 /// Evidence that is kept of one record.
 const EVIDENCE_MAX: i64 = 16;
@@ -33,19 +40,37 @@ columns! {
 /// The first five columns are the name, which no update touches.
 const NAME_COLUMNS: usize = 5;
 
-static SQL: LazyLock<String> = LazyLock::new(|| {
+/// For batches that change records and leave side rows.
+static SQL: LazyLock<String> = LazyLock::new(|| statement(false));
+/// For those that also touch the worklist, file or erase.
+static SQL_TENDING: LazyLock<String> = LazyLock::new(|| statement(true));
+
+fn statement(tending: bool) -> String {
     let names = RecordArrays::NAMES;
     let first_guard = 6;
     let first_trace = first_guard + GuardArrays::NAMES.len() + names.len();
+    let first_kept = first_trace + TraceArrays::NAMES.len();
+    let first_work = first_kept + KeptArrays::NAMES.len();
+    let first_filed = first_work + WorkArrays::NAMES.len();
+    let erased = first_filed + FiledArrays::NAMES.len();
     let set: Vec<String> = names[NAME_COLUMNS..]
         .iter()
         .map(|name| format!("{name} = p.{name}"))
         .collect();
+    let (kept, also_kept, tended) = if tending {
+        (
+            format!("{}, ", work::kept(first_kept)),
+            " union all select id from kept",
+            format!(", {}", work::tended(first_work, first_filed, erased)),
+        )
+    } else {
+        (String::new(), "", String::new())
+    };
     format!(
         "with p as materialized (
             select * from {plans}
         ), held as materialized (
-            select r.id from reprise.record r where r.id = any($4)
+            select r.id, r.revision from reprise.record r where r.id = any($4)
             order by r.id for no key update skip locked
         ), clock as materialized (
             select coalesce($1, clock_timestamp()) as now, {TIMELINE} as timeline,
@@ -64,8 +89,8 @@ static SQL: LazyLock<String> = LazyLock::new(|| {
             order by p.id
             on conflict (id) do nothing
             returning id
-        ), written as (
-            select id from updated union all select id from inserted
+        ), {kept}written as (
+            select id from updated union all select id from inserted{also_kept}
         ), t as materialized (
             select * from {traces}
             where t.id = any($5) or t.id in (select id from written)
@@ -87,10 +112,11 @@ static SQL: LazyLock<String> = LazyLock::new(|| {
             select id, attempt, reference, bytes, at
             from t where t.kind = {REPLACED} order by line
         ), audit as (
-            insert into reprise.audit (tenant, operation, id, attempt, action, actor, evidence, at)
-            select tenant, operation, id, attempt, what, actor, note, at
+            insert into reprise.audit (tenant, operation, id, attempt, action, authority, actor,
+                evidence, at)
+            select tenant, operation, id, attempt, what, authority, actor, note, at
             from t where t.kind = {AUDIT} order by line
-        )
+        ){tended}
         select c.now, c.timeline, r.id, r.written, coalesce($1, clock_timestamp())
         from clock c left join (
             select id, true as written from written
@@ -104,27 +130,33 @@ static SQL: LazyLock<String> = LazyLock::new(|| {
         from_plan = under("p", names),
         traces = with_lines(&unnest(first_trace, "t", TraceArrays::NAMES)),
     )
-});
-
-/// Numbers the rows of `unnest(...) as t(...)`, to keep their order.
-fn with_lines(unnest: &str) -> String {
-    unnest
-        .replace(") as t(", ") with ordinality as t(")
-        .trim_end_matches(')')
-        .to_owned()
-        + ", line)"
 }
 
 /// What is to be written of one record.
 pub(super) struct Write<'a> {
     pub(super) name: &'a RecordName,
-    /// None leaves the row alone and writes the side rows in any case.
+    /// None leaves the row as it is.
     pub(super) change: Option<&'a Record>,
-    /// Revision of the row that was decided on; none when there was no row.
-    pub(super) expected: Option<u64>,
+    /// The row that was decided on; none when there was none.
+    pub(super) base: Option<&'a Record>,
     /// The decision holds until then.
     pub(super) valid_until: Timestamp,
     pub(super) traces: &'a [Trace],
+    /// What becomes of the worklist's entry.
+    pub(super) work: Option<&'a Work>,
+    /// What side rows hold of callers' bytes goes.
+    pub(super) erase: bool,
+}
+
+impl Write<'_> {
+    /// Side rows alone are written in any case; all else needs the row that was decided on.
+    fn is_guarded(&self) -> bool {
+        self.change.is_some() || self.work.is_some() || self.erase
+    }
+
+    fn expected(&self) -> Option<i64> {
+        self.base.map(|base| base.revision.cast_signed())
+    }
 }
 
 /// What became of a write.
@@ -137,49 +169,120 @@ pub(super) enum Written {
     Locked,
 }
 
+/// The writes as parameters.
+#[derive(Default)]
+struct Arrays {
+    existing: Vec<Blob>,
+    unguarded: Vec<Blob>,
+    guards: GuardArrays,
+    records: RecordArrays,
+    traces: TraceArrays,
+    /// What stays as it is while something about it changes.
+    kept: KeptArrays,
+    works: WorkArrays,
+    filed: FiledArrays,
+    erased: Vec<Blob>,
+    /// Some of the last four are not empty.
+    tending: bool,
+}
+
+impl Arrays {
+    fn push(&mut self, write: &Write<'_>) {
+        let id = Blob::copy(&write.name.id().0);
+        let valid_until = Moment(write.valid_until);
+        let expected = write.expected();
+        if !write.is_guarded() {
+            self.unguarded.push(id.clone());
+        } else if expected.is_some() {
+            self.existing.push(id.clone());
+        }
+        if let Some(change) = write.change {
+            self.records.push(RecordRow::from(change));
+            self.guards.push(GuardRow {
+                expected,
+                valid_until,
+            });
+        } else if write.is_guarded() {
+            self.tending = true;
+            self.kept.push(KeptRow {
+                id: id.clone(),
+                expected,
+                valid_until,
+            });
+        }
+        for trace in write.traces {
+            self.traces.push(TraceRow::of(write.name, trace));
+        }
+        if let Some(work) = write.work {
+            self.tending = true;
+            self.works.push(WorkRow::of(write.name, work));
+        }
+        if write.erase {
+            self.tending = true;
+            self.erased.push(id);
+        }
+        if let Some(record) = write.change.or(write.base)
+            && write.is_guarded()
+        {
+            self.file(record, write.traces);
+        }
+    }
+
+    /// What is running is filed later, by the walk or by who ends it.
+    fn file(&mut self, record: &Record, traces: &[Trace]) {
+        let of_record = (record.state != State::Processing).then(|| FiledRow::of(record));
+        let of_traces = traces
+            .iter()
+            .filter_map(|trace| FiledRow::of_trace(record, trace));
+        for row in of_record.into_iter().chain(of_traces) {
+            self.tending = true;
+            self.filed.push(row);
+        }
+    }
+
+    fn params(&self) -> Vec<Param<'_>> {
+        let mut params: Vec<Param<'_>> = vec![
+            (&self.existing, Type::BYTEA_ARRAY),
+            (&self.unguarded, Type::BYTEA_ARRAY),
+        ];
+        params.extend(self.guards.params());
+        params.extend(self.records.params());
+        params.extend(self.traces.params());
+        if self.tending {
+            params.extend(self.kept.params());
+            params.extend(self.works.params());
+            params.extend(self.filed.params());
+            params.push((&self.erased, Type::BYTEA_ARRAY));
+        }
+        params
+    }
+}
+
 /// What became of each write, and the time that goes with it.
 pub(super) async fn write(
     database: &Database,
     writes: &[Write<'_>],
 ) -> Result<(Timestamp, HashMap<RecordId, Written>), Fault> {
-    let (mut records, mut guards) = (RecordArrays::default(), GuardArrays::default());
-    let mut traces = TraceArrays::default();
-    let (mut existing, mut unguarded) = (Vec::new(), Vec::new());
+    let mut arrays = Arrays::default();
     let mut outcome = HashMap::with_capacity(writes.len());
     for write in writes {
-        let id = Blob::copy(&write.name.id().0);
         // Until the statement says more: a held row is locked, a new one was not inserted.
-        let (unless, list) = match (write.change, write.expected) {
-            (None, _) => (Written::Done, Some(&mut unguarded)),
-            (Some(_), Some(_)) => (Written::Locked, Some(&mut existing)),
-            (Some(_), None) => (Written::Changed, None),
+        let unless = match (write.is_guarded(), write.base) {
+            (false, _) => Written::Done,
+            (true, Some(_)) => Written::Locked,
+            (true, None) => Written::Changed,
         };
         outcome.insert(write.name.id(), unless);
-        if let Some(list) = list {
-            list.push(id);
-        }
-        if let Some(change) = write.change {
-            records.push(RecordRow::from(change));
-            guards.push(GuardRow {
-                expected: write.expected.map(u64::cast_signed),
-                valid_until: Moment(write.valid_until),
-            });
-        }
-        for trace in write.traces {
-            traces.push(TraceRow::of(write.name, trace));
-        }
+        arrays.push(write);
     }
     let (now, timeout) = (database.test_now(), super::LOCK_TIMEOUT);
     let commit = database.if_commit_is_off();
     let mut params = super::prologue(&now);
     params.push((&timeout, Type::TEXT));
     params.push((&commit, Type::TEXT));
-    params.push((&existing, Type::BYTEA_ARRAY));
-    params.push((&unguarded, Type::BYTEA_ARRAY));
-    params.extend(guards.params());
-    params.extend(records.params());
-    params.extend(traces.params());
-    let clocked = database.run_clocked(&SQL, &params).await?;
+    params.extend(arrays.params());
+    let sql: &str = if arrays.tending { &SQL_TENDING } else { &SQL };
+    let clocked = database.run_clocked(sql, &params).await?;
     let valid_until: HashMap<RecordId, Timestamp> = writes
         .iter()
         .map(|write| (write.name.id(), write.valid_until))

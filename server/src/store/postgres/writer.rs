@@ -284,7 +284,7 @@ impl Writer {
                 continue;
             }
             let folded = fold(base.as_ref(), jobs, now);
-            if folded.change.is_some() || !folded.traces.is_empty() {
+            if folded.writes() {
                 writes.push(Unwritten { id, base, folded });
                 continue;
             }
@@ -428,9 +428,11 @@ impl Unwritten {
         Write {
             name,
             change: folded.change.as_deref(),
-            expected: self.base.as_ref().map(|base| base.revision),
+            base: self.base.as_ref(),
             valid_until: valid_until.unwrap_or(Timestamp::FAR),
             traces: &folded.traces,
+            work: folded.work.as_ref(),
+            erase: folded.erase,
         }
     }
 }
