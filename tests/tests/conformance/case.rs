@@ -38,7 +38,7 @@ pub(super) struct Case {
     pub(super) clock: TestClock,
     pub(super) tenant: String,
     pub(super) policy: Arc<Policy>,
-    changes: Arc<Mutex<UnboundedReceiver<RecordId>>>,
+    pub(super) changes: Arc<Mutex<UnboundedReceiver<RecordId>>>,
 }
 
 impl Case {

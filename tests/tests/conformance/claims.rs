@@ -166,8 +166,17 @@ async fn a_claim_of_another_record_is_over(case: &Case) {
     case.reserve("b").await.granted();
     case.settle("b").await;
     let other = case.claim("b").await.claimed();
-    let told = case.resolve_by_held(&other, claim.held, applied(), false);
+    let key = case.store.token_key();
+    let bytes = key.issue_claim(&claim.name.id(), 1, claim.fence());
+    let held = key.read_claim(&other.name.id(), &bytes);
+    let held = held.expect("the form of a claim");
+    let told = case.resolve_by_held(&other, held, applied(), false);
     told.await.claim_over(State::Pending);
+    assert_eq!(
+        case.record("b").await,
+        other.view.record,
+        "and sets nothing"
+    );
 }
 
 async fn nothing_settled_is_claimed(case: &Case) {

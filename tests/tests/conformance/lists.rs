@@ -237,8 +237,8 @@ async fn pending_records_are_counted_by_operation_and_reason(case: &Case) {
     let grant = grant.granted();
     case.mark_sending(&grant).await.leased();
     case.advance(secs(30));
-    let told = case.tell(&named(case, "charge", "d"), reprise_domain::Command::Sweep);
-    told.await.swept();
+    let sweep = reprise_domain::Command::Sweep;
+    case.tell(&grant.name, sweep).await.swept();
     let count = |operation: &str, reason, total, oldest| PendingCount {
         operation: operation.to_owned(),
         reason,

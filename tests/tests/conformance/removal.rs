@@ -324,7 +324,7 @@ async fn other_records_stay(case: &Case) {
     case.completed("new").await;
     case.tidy().await;
     case.advance(secs(4_000) + ROUNDED);
-    assert_eq!(case.remove().await, removed(2, 1));
+    assert_eq!(case.remove().await, removed(1, 1));
     assert_eq!(case.find("old").await, None);
     case.reserve("new").await.replayed();
 }

@@ -106,7 +106,8 @@ fn statement(name: &RecordName, trace: &Trace) -> (&'static str, Vec<Value>) {
 /// Erases what the side rows of a record hold of callers' bytes.
 pub(super) fn erase(connection: &Connection, id: RecordId) -> Result<(), Error> {
     let statements = [
-        "update audit set evidence = '' where record = ?1 and evidence <> ''",
+        "update audit set evidence = ''
+         where record = ?1 and evidence <> '' and action <> 'forgotten'",
         "delete from replaced where record = ?1",
     ];
     run(connection, id, &statements)

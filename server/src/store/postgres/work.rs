@@ -1,6 +1,7 @@
 //! The worklist in a write: entries come, change and go in the statement that writes their
 //! records. So does what erasing takes from side rows.
 
+use reprise_domain::decide::AuditAction;
 use reprise_domain::{RecordName, Work};
 
 use super::column::{Blob, Code, Moment, columns, under, unnest};
@@ -120,7 +121,8 @@ pub(super) fn tended(works: usize, filed: usize, erased: usize) -> String {
         ), e as materialized (
             select id from unnest(${erased}) as e(id) where id in (select id from written)
         ), erased_audit as (
-            update reprise.audit set evidence = null where id = any(array(select id from e))
+            update reprise.audit set evidence = null
+            where id = any(array(select id from e)) and action <> {forgotten}
         ), erased_replaced as (
             delete from reprise.replaced where id = any(array(select id from e))
         ), erased_references as (
@@ -128,6 +130,7 @@ pub(super) fn tended(works: usize, filed: usize, erased: usize) -> String {
                 and (id, kind, reference) not in (select id, kind, reference from (
                     {reference_rows}) x)
         )",
+        forgotten = AuditAction::Forgotten.code(),
         works = unnest(works, "w", WorkArrays::NAMES),
         names = WorkArrays::NAMES.join(", "),
         from_work = under("w", WorkArrays::NAMES),
