@@ -302,6 +302,22 @@ impl Scene<'_> {
     }
 }
 
+impl Trace {
+    /// Erases callers' bytes, but not why something was erased; answers whether anything
+    /// is left to keep.
+    #[must_use]
+    pub fn erase(&mut self) -> bool {
+        match self {
+            Self::Replaced { .. } => return false,
+            Self::Audit {
+                action, evidence, ..
+            } if *action != AuditAction::Forgotten => evidence.clear(),
+            Self::Audit { .. } | Self::Evidence { .. } | Self::History { .. } => {}
+        }
+        true
+    }
+}
+
 impl Decision {
     fn traced(mut self, trace: Trace) -> Self {
         self.traces.push(trace);

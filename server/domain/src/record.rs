@@ -273,6 +273,28 @@ impl Record {
         self.attempt.fence.max(claim)
     }
 
+    /// Of a closed record: are there bytes that go when the result is no longer replayed? The
+    /// instruction of what failed retryable is for the next attempt.
+    #[must_use]
+    pub fn loses_bytes(&self) -> bool {
+        self.outcome
+            .as_ref()
+            .is_some_and(|it| it.content.has_bytes())
+            || self.state != State::FailedRetryable && !self.instruction.is_empty()
+    }
+
+    /// What is left of a closed record when the result is no longer replayed.
+    #[must_use]
+    pub fn tombstone(mut self) -> Self {
+        if let Some(outcome) = &mut self.outcome {
+            outcome.content = std::mem::take(&mut outcome.content).stripped();
+        }
+        if self.state != State::FailedRetryable {
+            self.instruction = Bytes::new();
+        }
+        self
+    }
+
     /// Are there bytes that callers stored and that a tombstone has not?
     #[must_use]
     pub fn has_bytes(&self) -> bool {

@@ -373,7 +373,7 @@ pub(crate) fn fold(record: Option<&Record>, jobs: Vec<Job>, now: Timestamp) -> F
         folded.work = decision.work.or(folded.work);
         if decision.erase {
             folded.erase = true;
-            folded.traces.clear();
+            folded.traces.retain_mut(Trace::erase);
         }
         folded.traces.extend(decision.traces);
         folded.answers.push((job, decision.answer));

@@ -58,11 +58,12 @@ impl Backend {
         }
     }
 
-    /// Runs `case` on a store of its own.
-    fn run(self, case: impl AsyncFnOnce(&Case)) -> Result<()> {
+    /// Runs `case` on a store of its own; `alone` on a database of its own too.
+    fn run(self, alone: bool, case: impl AsyncFnOnce(&Case)) -> Result<()> {
         let home = tempfile::tempdir()?;
         let config = match self {
             Self::Embedded => None,
+            _ if alone => Some(self.config_of(&self.database()?)),
             _ => Some(self.config()?),
         };
         runtime()?.block_on(async {
@@ -84,12 +85,16 @@ impl Backend {
             .get_or_init(|| self.database().map_err(|error| format!("{error:#}")))
             .as_ref()
             .map_err(|error| anyhow!("{error}"))?;
-        Ok(Config {
+        Ok(self.config_of(url))
+    }
+
+    fn config_of(self, url: &str) -> Config {
+        Config {
             pool_size: 4,
             writers: 2,
             fast_path: self != Self::Postgres15SlowPath,
             ..Config::new(url)
-        })
+        }
     }
 
     /// Makes this backend's database with the newest schema; answers its URL.
@@ -104,16 +109,27 @@ impl Backend {
         if self != Self::PgBouncer {
             return Ok(url);
         }
-        static POOLER: OnceLock<PgBouncer> = OnceLock::new();
-        let pooler = PgBouncer::start(server, POOLED_CONNECTIONS)?;
+        static POOLER: OnceLock<Result<PgBouncer, String>> = OnceLock::new();
+        let start = || PgBouncer::start(server, POOLED_CONNECTIONS);
+        let pooler = POOLER
+            .get_or_init(|| start().map_err(|error| format!("{error:#}")))
+            .as_ref()
+            .map_err(|error| anyhow!("{error}"))?;
         let (_, name) = url.rsplit_once('/').context("a URL ends with a name")?;
-        Ok(POOLER.get_or_init(|| pooler).url(name))
+        Ok(pooler.url(name))
     }
 }
 
 /// Runs one case; a failure says what was expected and what was answered.
 pub(super) fn run(backend: Backend, case: impl AsyncFnOnce(&Case)) {
-    if let Err(error) = backend.run(case) {
+    if let Err(error) = backend.run(false, case) {
+        panic!("{backend:?}: {error:#}");
+    }
+}
+
+/// Runs one case where no other case has records.
+pub(super) fn run_alone(backend: Backend, case: impl AsyncFnOnce(&Case)) {
+    if let Err(error) = backend.run(true, case) {
         panic!("{backend:?}: {error:#}");
     }
 }

@@ -27,7 +27,7 @@ use super::told::{Grant, Told};
 /// One microsecond: the step of every store's clock.
 pub(super) const TICK: Duration = Duration::from_micros(1);
 
-pub(super) fn secs(seconds: u64) -> Duration {
+pub(super) const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Case {
     pub(super) clock: TestClock,
     pub(super) tenant: String,
     pub(super) policy: Arc<Policy>,
-    changes: Arc<Mutex<UnboundedReceiver<RecordId>>>,
+    pub(super) changes: Arc<Mutex<UnboundedReceiver<RecordId>>>,
 }
 
 impl Case {

@@ -45,8 +45,8 @@ stamp![
     a_final_failure_is_replayed_to_its_own_attempt,
     a_final_failure_is_a_mismatch_for_another_payload,
     four_earlier_attempts_are_remembered,
-    an_intent_older_than_memory_is_refused,
-    an_intent_as_old_as_memory_is_acquired,
+    an_intent_as_old_as_memory_is_refused,
+    an_intent_younger_than_memory_is_acquired,
     an_old_intent_with_a_record_is_answered_by_it,
 ];
 
@@ -365,17 +365,17 @@ async fn four_earlier_attempts_are_remembered(case: &Case) {
     assert_eq!(grant.number(), 7);
 }
 
-async fn an_intent_older_than_memory_is_refused(case: &Case) {
+async fn an_intent_as_old_as_memory_is_refused(case: &Case) {
     let made = case.now();
-    case.advance(case.policy.memory_retention + TICK);
+    case.advance(case.policy.memory_retention);
     let told = case.reserve("k").intended_at(made).await;
     told.refused(Refusal::IntentTooOld);
     assert_eq!(case.find("k").await, None, "nothing was stored");
 }
 
-async fn an_intent_as_old_as_memory_is_acquired(case: &Case) {
+async fn an_intent_younger_than_memory_is_acquired(case: &Case) {
     let made = case.now();
-    case.advance(case.policy.memory_retention);
+    case.advance(case.policy.memory_retention - TICK);
     case.reserve("k").intended_at(made).await.granted();
 }
 

@@ -1,9 +1,11 @@
 //! What a store answered, and what a case expects of it.
 
 use reprise_domain::command::{Answer, Disposition, MismatchReason, Outcome, Refusal};
-use reprise_domain::record::{AttemptId, PendingReason, Record};
+use reprise_domain::record::{AttemptId, PendingReason, Record, State};
 use reprise_domain::token::{Held, TokenKey};
 use reprise_domain::{RecordName, View};
+
+use super::finding::Claimed;
 
 /// The answer to a command. Each method says what it should have been, fails the case
 /// where it was not, and hands on what it carries.
@@ -177,6 +179,51 @@ impl Told {
             Ok(Answer::Leased(view)) => view,
             _ => self.otherwise("a lease"),
         }
+    }
+
+    /// A claim that runs.
+    #[track_caller]
+    pub(super) fn claimed(self) -> Claimed {
+        let Ok(Answer::Claimed(view)) = self.answer else {
+            return self.otherwise("a claim");
+        };
+        let claim = view.record.claim.as_ref().expect("a claim on record");
+        let id = view.record.name.id();
+        let number = view.record.attempt.number;
+        let bytes = self.token_key.issue_claim(&id, number, claim.fence);
+        Claimed {
+            name: view.record.name.clone(),
+            id: claim.id,
+            held: self
+                .token_key
+                .read_claim(&id, &bytes)
+                .expect("a claim just issued"),
+            view,
+        }
+    }
+
+    /// Nobody is granted an attempt now; the record as it is, where there is one.
+    #[track_caller]
+    pub(super) fn held(self) -> Option<View> {
+        match self.answer {
+            Ok(Answer::Held(view)) => view.map(|view| *view),
+            _ => self.otherwise("held"),
+        }
+    }
+
+    /// A Sweep was carried out, or there is no record any more.
+    #[track_caller]
+    pub(super) fn swept(self) {
+        match self.answer {
+            Ok(Answer::Closed(_)) | Err(Refusal::RecordNotFound) => {}
+            _ => self.otherwise("swept"),
+        }
+    }
+
+    /// The claim is over, and the record reads like this.
+    #[track_caller]
+    pub(super) fn claim_over(self, state: State) {
+        self.refused(Refusal::ClaimOver { state });
     }
 
     #[track_caller]

@@ -426,8 +426,7 @@ impl Scene<'_> {
             return;
         }
         let mut next = self.next(record);
-        // What reads as PENDING already is written down with what it reads now: once
-        // contradicted, a lapse no longer says since when.
+        // Once contradicted, an unwritten lapse would no longer say since when.
         let lapsed = record.state == State::Processing
             && matches!(self.reading(record), Reading::Pending(_));
         if record.state == State::FailedRetryable || lapsed {

@@ -247,9 +247,10 @@ impl Scene<'_> {
     /// and fence go on rising.
     fn first(&self, over: Option<&Record>, reserve: &Reserve) -> Decision {
         let policy = &self.request.policy;
+        // At the very end of the memory its record may just have been forgotten.
         if reserve
             .intent_time
-            .is_some_and(|made| self.now > made.after(policy.memory_retention))
+            .is_some_and(|made| self.now >= made.after(policy.memory_retention))
         {
             return Self::refuse(Refusal::IntentTooOld);
         }

@@ -1,11 +1,16 @@
 //! When somebody has to look at a record though nobody calls about it: the service itself,
 //! to write down what time has done, or whoever finds out.
 
+use std::time::Duration;
+
 use super::{Decision, Scene};
 use crate::Reading;
 use crate::command::{Answer, Refusal};
 use crate::record::{ClaimId, PendingReason, Record, State};
 use crate::time::Timestamp;
+
+/// How often a record is looked at that anybody may take over, and nobody does.
+const LOOK_AGAIN: Duration = Duration::from_hours(24);
 
 /// What becomes of a record's entry on the worklist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +53,7 @@ impl Scene<'_> {
                 let at = attempt.lease_end;
                 (looked_at || at < former.lease_end).then_some(Work::Look { at })
             }
-            State::FailedRetryable if after.unaccounted => Some(Self::until_too_late(after)),
+            State::FailedRetryable if after.unaccounted => Some(self.until_too_late(after)),
             State::FailedRetryable | State::Completed | State::FailedFinal => before
                 .is_some_and(|before| before.state == State::Pending)
                 .then_some(Work::Close),
@@ -73,8 +78,8 @@ impl Scene<'_> {
             Reading::Running { .. } => Work::Look {
                 at: record.attempt.lease_end,
             },
-            Reading::Takeable => Self::until_too_late(record),
-            Reading::FailedRetryable if record.unaccounted => Self::until_too_late(record),
+            Reading::Takeable => self.until_too_late(record),
+            Reading::FailedRetryable if record.unaccounted => self.until_too_late(record),
             Reading::FailedRetryable
             | Reading::Completed { .. }
             | Reading::FailedFinal { .. }
@@ -86,11 +91,13 @@ impl Scene<'_> {
         }
     }
 
-    /// What is free until `repeat_until` reads as PENDING after it. Where nothing limits
-    /// it, it stays free.
-    fn until_too_late(record: &Record) -> Work {
+    /// What is free until `repeat_until` reads as PENDING after it. Where nothing limits it, it
+    /// stays free, and is looked at from time to time: a late Complete tells nobody.
+    fn until_too_late(&self, record: &Record) -> Work {
         let until = record.attempt.repeat_until;
-        until.map_or(Work::Close, |at| Work::Look { at })
+        Work::Look {
+            at: until.unwrap_or_else(|| self.now.after(LOOK_AGAIN)),
+        }
     }
 
     fn find_out(&self, record: &Record) -> Work {

@@ -1,11 +1,12 @@
 //! An exhaustive small model: at most one effect for an intent.
 //!
-//! Two callers, an operator and a provider around the real `decide`; every order of
+//! Two callers, an operator, workers and a provider around the real `decide`; every order of
 //! their steps, with a pause, a crash and a lost answer at each. What the contract does
 //! not promise is modelled too, one setting for each: there the second effect must be
 //! found, so that a promise that holds is known to hold for a reason.
 
 mod consequences;
+mod finding_out;
 mod steps;
 mod world;
 
@@ -17,7 +18,7 @@ use crate::calls::{reserve, resolve};
 use crate::command::{Answer, Finding, Outcome, Refusal};
 use crate::policy::OnLapse;
 use crate::reading::{Reading, StartOver, View};
-use crate::record::State;
+use crate::record::{GrantReason, State};
 use steps::Step;
 use world::{Setting, TICK, World};
 
@@ -32,6 +33,8 @@ enum Excuse {
     FalseReport,
     /// The operator says "not applied" while a request may be under way.
     HastyOperator,
+    /// A caller comes back after its key was forgotten, and does not say when it made it.
+    NoIntentTime,
 }
 
 const ONE_EFFECT: &str = "at most one effect";
@@ -73,6 +76,12 @@ impl Model for Setting {
                     .iter()
                     .all(|caller| world.free_to_send(setting, caller))
             }),
+        ]);
+        if self.workers > 0 {
+            properties.extend(self.found_out());
+            return properties;
+        }
+        properties.extend([
             Property::sometimes("pending", |_, world: &World| world.reads_pending()),
             Property::sometimes("a third grant", |_, world: &World| {
                 world.is(|record| record.attempt.number == 3)
@@ -99,10 +108,46 @@ impl Model for Setting {
     }
 }
 
+impl Setting {
+    /// What workers must reach, so that the promises are kept for a reason.
+    fn found_out(&self) -> Vec<Property<Self>> {
+        let mut properties = vec![
+            Property::sometimes("claimed", |_, world: &World| {
+                world.is(|record| record.running_claim(world.row.now).is_some())
+            }),
+            Property::sometimes("found applied", |_, world: &World| {
+                world.is(|record| record.state == State::Completed && record.resolution.is_some())
+            }),
+            Property::sometimes("found not applied", |_, world: &World| {
+                world.is(|record| {
+                    record.state == State::FailedRetryable && record.resolution.is_some()
+                })
+            }),
+            Property::sometimes("found failed", |_, world: &World| {
+                world.is(|record| record.state == State::FailedFinal && record.resolution.is_some())
+            }),
+            Property::sometimes("resolver takes over", |_, world: &World| {
+                world.is(|record| record.attempt.why == GrantReason::AfterResolution)
+            }),
+        ];
+        if self.claims * self.workers > 1 {
+            properties.push(Property::sometimes("a second claim", |_, world: &World| {
+                world.claims.len() == 2
+            }));
+        }
+        if self.retention.is_some() {
+            properties.push(Property::sometimes("removed", |_, world: &World| {
+                world.purged
+            }));
+        }
+        properties
+    }
+}
+
 /// COMPLETED only with the effect; "may begin under a new key" only without it.
 fn true_replay(world: &World) -> bool {
     let Some(record) = world.row.record.clone() else {
-        return world.effects == 0;
+        return world.effects == 0 || world.purged;
     };
     let view = View::of(record, &world.row.policy, world.row.now);
     match view.reading {
@@ -233,4 +278,47 @@ fn restarted_callers_change_nothing() {
     for (setting, states) in settings().into_iter().zip(floors) {
         holds(setting.restarting(), states);
     }
+}
+
+#[test]
+fn unrepeatable_operation_takes_place_once_when_workers_find_out() {
+    holds(Setting::new(OnLapse::Pending).finding_out(1, 2), 20_000);
+    let two = Setting::new(OnLapse::Pending).finding_out(2, 1);
+    holds(two.shorter(), 10_000);
+}
+
+#[test]
+fn operation_taken_over_unless_sent_takes_place_once_when_workers_find_out() {
+    let setting = Setting::new(OnLapse::TakeOverUnlessSent).marking();
+    holds(setting.finding_out(1, 2), 20_000);
+}
+
+#[test]
+fn operation_taken_over_takes_place_once_when_workers_find_out() {
+    let setting = Setting::new(OnLapse::TakeOver).finding_out(1, 1);
+    holds(setting.refusing().shorter(), 180_000);
+}
+
+#[test]
+fn worker_and_operator_side_by_side_change_nothing() {
+    let setting = Setting::new(OnLapse::Pending).finding_out(1, 1);
+    holds(setting.overridden().giving_back().shorter(), 35_000);
+}
+
+#[test]
+fn forgetting_changes_nothing_for_callers_who_say_when_they_made_the_key() {
+    let setting = Setting::new(OnLapse::Pending).finding_out(1, 1);
+    holds(setting.forgetting(), 30_000);
+}
+
+#[test]
+fn coming_back_after_the_memory_is_over_is_not_promised_to_who_does_not_say_when() {
+    let setting = Setting::new(OnLapse::Pending).finding_out(1, 1);
+    breaks(setting.forgetting().excused(Excuse::NoIntentTime));
+}
+
+#[test]
+fn pause_until_a_worker_finds_out_is_not_promised() {
+    let setting = Setting::new(OnLapse::Pending).finding_out(1, 1);
+    breaks(setting.excused(Excuse::Pause));
 }

@@ -46,9 +46,7 @@ pub(super) fn after_a_write(
     if !is_closed(record) {
         return Ok(());
     }
-    let outcome = record.outcome.as_ref();
-    let has_bytes = outcome.is_some_and(|outcome| outcome.content.has_bytes());
-    removal::file(connection, record, has_bytes, now)
+    removal::file(connection, record, record.loses_bytes(), now)
 }
 
 /// Is nothing left to find out, whatever time does?

@@ -230,10 +230,7 @@ fn strip(connection: &Connection, lean: &Record) -> Result<u64, Error> {
         }
         Err(error) => return Err(error),
     };
-    let mut stripped = whole.clone();
-    if let Some(outcome) = &mut stripped.outcome {
-        outcome.content = std::mem::take(&mut outcome.content).stripped();
-    }
+    let stripped = whole.clone().tombstone();
     records::put(connection, Some(&whole), &stripped)?;
     Ok(1)
 }

@@ -39,8 +39,9 @@ const CONTENT_COLUMNS: usize = 2;
 pub(super) static LEAN: LazyLock<String> = LazyLock::new(|| {
     // SQLite tells a length without reading the bytes.
     format!(
-        "iif(content_checksum is null, null, ifnull(length(outcome_body), 0) + \
-             ifnull(length(outcome_headers), 0)), {COLUMNS}"
+        "iif(content_checksum is null and (instruction = x'' or state = 'failed_retryable'), null, \
+             ifnull(length(outcome_body), 0) + ifnull(length(outcome_headers), 0) + \
+             length(instruction)), {COLUMNS}"
     )
 });
 
@@ -79,7 +80,8 @@ fn update(columns: impl Iterator<Item = (usize, &'static str)>) -> String {
 /// A record without headers and body.
 pub(super) struct Lean {
     pub(super) record: Record,
-    /// How many bytes headers and body have that are kept; none when there are neither.
+    /// How many bytes may go with the result ([`Record::loses_bytes`]); none when there are
+    /// none to go.
     pub(super) bytes: Option<u64>,
 }
 

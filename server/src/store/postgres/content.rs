@@ -46,19 +46,24 @@ impl From<&Content> for ContentColumns {
 /// that damage is not written down as if it had been there from the beginning.
 pub(super) fn stripped(
     id: RecordId,
-    code: Option<String>,
-    headers: Option<Blob>,
-    body: Option<Blob>,
-    checksum: Option<Blob>,
+    columns: ContentColumns,
 ) -> Result<ContentColumns, Unreadable> {
+    let damaged = || Unreadable::Damaged(id);
+    let omitted = match (columns.body_size, columns.body_sha256) {
+        (Some(size), Some(sha256)) => Some(Body::Omitted {
+            size: size.cast_unsigned(),
+            sha256: <[u8; 32]>::try_from(&sha256.0[..]).map_err(|_| damaged())?,
+        }),
+        _ => None,
+    };
     let content = Content {
-        code: code.unwrap_or_default(),
-        headers: read_headers(headers.as_ref()).ok_or(Unreadable::Damaged(id))?,
-        body: body.map(|body| Body::Data(body.0)),
+        code: columns.code.unwrap_or_default(),
+        headers: read_headers(columns.headers.as_ref()).ok_or_else(damaged)?,
+        body: columns.body.map(|body| Body::Data(body.0)).or(omitted),
         ..Content::default()
     };
-    if checksum.as_ref().map(|blob| &blob.0[..]) != Some(&content.checksum()[..]) {
-        return Err(Unreadable::Damaged(id));
+    if columns.checksum.0[..] != content.checksum()[..] {
+        return Err(damaged());
     }
     Ok(ContentColumns::from(&content.stripped()))
 }

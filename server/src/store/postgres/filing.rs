@@ -33,6 +33,15 @@ pub(super) fn closed(r: &str) -> String {
     format!("({r}.state in (3, 5) or {r}.state = 4 and not ({r}.unaccounted or {r}.contradicted))")
 }
 
+/// Has the closed row `r` bytes that go when its result does? The instruction of what failed
+/// retryable is for the next attempt.
+pub(super) fn has_bytes(r: &str) -> String {
+    format!(
+        "({r}.body is not null or {r}.headers is not null
+            or {r}.state in (3, 5) and {r}.instruction is not null)"
+    )
+}
+
 /// Files the retention of those rows of `source` that have an outcome: when it ends, and
 /// when its headers and body do.
 pub(super) fn removals(source: &str) -> String {
@@ -102,7 +111,7 @@ impl FiledRow {
             recorded_at: ending.map(|outcome| Moment(outcome.recorded_at)),
             result_until: ending.map(|outcome| Moment(outcome.result_until)),
             memory_until: ending.map(|outcome| Moment(outcome.memory_until)),
-            has_bytes: ending.is_some_and(|outcome| outcome.content.has_bytes()),
+            has_bytes: ending.is_some() && record.loses_bytes(),
             resource_id: text(&record.resource_id),
             provider_reference: text(&record.provider_reference),
             content_reference: outcome.and_then(|it| text(&it.content.provider_reference)),

@@ -14,9 +14,9 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::column::{Blob, Moment, Param, columns, unnest};
-use super::content;
+use super::content::{self, ContentColumns};
 use super::database::Database;
-use super::filing::closed;
+use super::filing::{closed, has_bytes};
 use super::safety::durable_commit;
 use crate::store::{AUDIT_RETENTION, Error, Removed};
 
@@ -56,7 +56,7 @@ static TAKE: LazyLock<String> = LazyLock::new(|| {
             from taken t cross join lateral (
                 select r.id, r.granted_at, {closed} and r.result_until <= (select now from clock)
                         and r.memory_until > (select now from clock)
-                        and (r.body is not null or r.headers is not null) as strips,
+                        and {has_bytes} as strips,
                     coalesce(octet_length(r.body), 0) + coalesce(octet_length(r.headers), 0)
                         as bytes
                 from reprise.record r
@@ -76,11 +76,12 @@ static TAKE: LazyLock<String> = LazyLock::new(|| {
             t.start_at, t.start_id, l.granted_at, l.id,
             (select count(*) < {STEP} from batch)
                 and (select count(*) from part) = (select count(*) from batch),
-            r.id, r.revision, r.code, r.headers, r.body, r.checksum
+            r.id, r.revision, r.code, r.headers, r.body, r.body_size, r.body_sha256, r.checksum
         from (select) one left join taken t on true left join last l on true
             left join (part p join reprise.record r on r.id = p.id and p.strips) on true",
         durable_commit = durable_commit("$3"),
         closed = closed("r"),
+        has_bytes = has_bytes("r"),
     )
 });
 
@@ -144,7 +145,8 @@ static CARRY_OUT: LazyLock<String> = LazyLock::new(|| {
             order by r.id for no key update skip locked
         ), stripped as (
             update reprise.record r set headers = null, body = null, body_size = s.body_size,
-                body_sha256 = s.body_sha256, checksum = s.checksum
+                body_sha256 = s.body_sha256, checksum = s.checksum,
+                instruction = case when r.state = 4 then r.instruction end
             from s join held h on h.id = s.id and h.revision = s.revision
             where r.id = s.id
             returning r.id
@@ -257,10 +259,17 @@ fn strip(row: &Row) -> Result<Option<StrippedRow>, Error> {
         return Ok(None);
     };
     let revision: i64 = row.try_get(11).map_err(Error::internal)?;
-    let code: Option<String> = row.try_get(12).map_err(Error::internal)?;
-    let (headers, body, checksum) = (blob(13)?, blob(14)?, blob(15)?);
+    let columns = ContentColumns {
+        code: row.try_get(12).map_err(Error::internal)?,
+        reference: None,
+        headers: blob(13)?,
+        body: blob(14)?,
+        body_size: row.try_get(15).map_err(Error::internal)?,
+        body_sha256: blob(16)?,
+        checksum: blob(17)?.unwrap_or_default(),
+    };
     let record = super::record_id(&id);
-    let Ok(left) = content::stripped(record, code, headers, body, checksum) else {
+    let Ok(left) = content::stripped(record, columns) else {
         // What it was is not known any more; it stays to be reported, until its memory ends.
         tracing::error!(%record, "stored bytes are damaged; they are not removed yet");
         return Ok(None);

@@ -67,7 +67,7 @@ static VISIT: LazyLock<String> = LazyLock::new(|| {
                 select r.id, r.tenant, r.operation, r.state, r.granted_at, r.lease_end,
                     {closed} as closed, case when {closed} then r.recorded_at end as recorded_at,
                     r.result_until, r.memory_until,
-                    (r.body is not null or r.headers is not null) as has_bytes,
+                    {has_bytes} as has_bytes,
                     r.resource_id, r.provider_reference, r.content_reference
                 from reprise.record r
                 where r.granted_at >= s.granted_at and r.granted_at < $4
@@ -99,6 +99,7 @@ static VISIT: LazyLock<String> = LazyLock::new(|| {
         select n from visited",
         durable_commit = durable_commit("$3"),
         closed = filing::closed("r"),
+        has_bytes = filing::has_bytes("r"),
         removals = filing::removals("f"),
         references = filing::references("f"),
     )

@@ -3,7 +3,10 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use reprise_domain::command::{Complete, Disposition, Reserve};
+use reprise_domain::command::{
+    Authority, Complete, Disposition, Finding, Forget, Found, Reserve, Resolve,
+};
+use reprise_domain::decide::AuditAction;
 use reprise_domain::record::{AttemptId, GivenBack, State};
 use reprise_domain::token::Held;
 use reprise_domain::{Content, Policy, RecordName};
@@ -281,4 +284,51 @@ async fn waiting_for_room_can_be_given_up_without_a_trace() {
     let batch = lane.next().await.expect("an open intake");
     assert_eq!(keys(&batch), ["first"]);
     assert!(lane.next().await.is_none());
+}
+
+#[tokio::test]
+async fn erasure_takes_the_words_of_side_rows_of_its_batch_and_leaves_the_rows() {
+    let (intake, mut lane) = one_lane(Limits::default());
+    let first = decide(None, &reserve("t", "k", 1), NOW);
+    let record = *first.change.expect("a grant");
+    let asked = |command| Request {
+        command,
+        ..reserve("t", "k", 1)
+    };
+    let content = Content::of_code("done");
+    let resolve = asked(Command::Resolve(Resolve {
+        authority: Authority::Operator { revision: 1 },
+        finding: Finding::Applied(Found {
+            digest: content.digest(),
+            core: content.core_digest(),
+            content,
+        }),
+        effect_key_spent: false,
+        evidence: "words".to_owned(),
+        actor: "ann".to_owned(),
+    }));
+    let forget = asked(Command::Forget(Forget {
+        revision: 2,
+        actor: "ann".to_owned(),
+        reason: "asked to".to_owned(),
+    }));
+    let _callers = waiting!(intake, resolve, forget);
+    let jobs = lane.next().await.expect("a batch");
+    let folded = fold(Some(&record), jobs, NOW.after(Duration::from_secs(60)));
+    assert!(folded.erase);
+    let words: Vec<_> = folded
+        .traces
+        .iter()
+        .map(|trace| match trace {
+            Trace::Audit {
+                action, evidence, ..
+            } => (*action, evidence.as_str()),
+            other => panic!("expected audit rows alone, found {other:?}"),
+        })
+        .collect();
+    let expected = [
+        (AuditAction::ResolvedApplied, ""),
+        (AuditAction::Forgotten, "asked to"),
+    ];
+    assert_eq!(words, expected);
 }

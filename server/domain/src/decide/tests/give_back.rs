@@ -201,15 +201,15 @@ fn give_back_on_a_contradicted_record_is_pending() {
 fn key_older_than_memory_is_refused_where_nothing_is_remembered() {
     let made_before = |row: &Row, margin| Reserve {
         intent_time: Some(crate::Timestamp(
-            row.now.0 - crate::time::micros(row.policy.memory_retention + margin),
+            row.now.0 - crate::time::micros(row.policy.memory_retention - margin),
         )),
         ..reserve(9)
     };
     let mut row = Row::new(unless_sent());
-    let too_old = made_before(&row, MICRO);
+    let too_old = made_before(&row, Duration::ZERO);
     let told = row.ask(too_old).changes_nothing();
     assert_eq!(told.refusal(), Refusal::IntentTooOld);
-    let just_in_time = made_before(&row, Duration::ZERO);
+    let just_in_time = made_before(&row, MICRO);
     assert_eq!(row.ask(just_in_time).outcome(), ACQUIRED);
 
     let mut forgotten = completed();
@@ -219,11 +219,11 @@ fn key_older_than_memory_is_refused_where_nothing_is_remembered() {
         .clone()
         .expect("an outcome")
         .memory_until;
-    let too_old = made_before(&forgotten, MICRO);
+    let too_old = made_before(&forgotten, Duration::ZERO);
     assert_eq!(forgotten.ask(too_old).refusal(), Refusal::IntentTooOld);
 
     let mut remembered = completed();
-    let too_old = made_before(&remembered, MICRO);
+    let too_old = made_before(&remembered, Duration::ZERO);
     assert!(matches!(
         remembered.ask(too_old).answer,
         Ok(Answer::Outcome(..))

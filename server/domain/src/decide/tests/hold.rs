@@ -136,9 +136,9 @@ fn intent_that_is_too_old_is_told_before_the_hold() {
         ..reserve(1)
     };
     let memory = crate::time::micros(row.policy.memory_retention);
-    let told = row.decide(made(T0.0 - memory - 1));
+    let told = row.decide(made(T0.0 - memory));
     assert_eq!(told.refusal(), Refusal::IntentTooOld);
-    assert!(row.decide(made(T0.0 - memory)).is_held());
+    assert!(row.decide(made(T0.0 - memory + 1)).is_held());
 }
 
 #[test]

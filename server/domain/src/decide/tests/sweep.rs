@@ -96,8 +96,10 @@ fn lapse_after_the_mark_is_written_as_such() {
 }
 
 #[test]
-fn lapse_that_may_be_taken_over_for_ever_is_closed() {
-    closes(takeable());
+fn lapse_that_may_be_taken_over_for_ever_is_looked_at_daily() {
+    let row = takeable();
+    let tomorrow = row.now.after(Duration::from_hours(24));
+    looks_again(row, tomorrow);
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::steps::{How, Seen, Step};
-use super::world::{Caller, Grant, MEMORY, Remembered, Sent, Setting, Stage, TICK, Word, World};
+use super::world::{Caller, Grant, Remembered, Sent, Setting, Stage, TICK, Word, World};
 use crate::calls::{
     Ask, T0, applied, complete, failed, found_failed, give_back, mark_pending, mark_sending, renew,
     reserve, resolve, resolver_takes_over, retryable, spent, still_unknown, undelivered,
 };
-use crate::command::{Answer, Command, Finding, Outcome, Resolve};
+use crate::command::{Answer, Command, Finding, Outcome, Reserve, Resolve};
 use crate::decide::Decision;
 use crate::reading::View;
 use crate::record::Record;
@@ -18,7 +18,7 @@ impl World {
     pub(super) fn take(&mut self, setting: &Setting, step: &Step) {
         match *step {
             Step::Tick => self.row.now = self.row.now.after(TICK),
-            Step::Reserve { caller, heard } => self.reserve(caller, heard),
+            Step::Reserve { caller, heard } => self.reserve(setting, caller, heard),
             Step::GiveBack { caller } => {
                 if let Stage::Asking(id) = self.callers[caller].stage {
                     self.call(give_back(id));
@@ -69,6 +69,13 @@ impl World {
                     self.callers[caller].stage = Stage::Knowing { attempt, word };
                 }
             }
+            Step::Claim { .. }
+            | Step::Look { .. }
+            | Step::Found { .. }
+            | Step::WorkerCrash { .. }
+            | Step::Sweep
+            | Step::ForgetRecord
+            | Step::Purge => self.find_out(setting, step),
         }
         self.retire();
     }
@@ -91,7 +98,7 @@ impl World {
         self.callers.sort_unstable();
     }
 
-    fn call(&mut self, ask: impl Ask) -> Decision {
+    pub(super) fn call(&mut self, ask: impl Ask) -> Decision {
         let decision = self.row.ask(ask);
         // A later write means that somebody has heard of the grant.
         if decision.change.is_some()
@@ -99,9 +106,11 @@ impl World {
         {
             assert_eq!(self.row.decide(undelivered(late)).change, None);
         }
-        if self.row.record().attempt.number as usize > self.tokens.len() {
+        if let Some(record) = &self.row.record
+            && self.tokens.last() != Some(&self.row.token())
+        {
+            self.ids_used = self.ids_used.max(record.attempt.id.0[0]);
             self.tokens.push(self.row.token());
-            self.ids_used = self.ids_used.max(self.row.record().attempt.id.0[0]);
         }
         decision
     }
@@ -110,13 +119,16 @@ impl World {
         self.tokens[attempt as usize - 1]
     }
 
-    fn reserve(&mut self, caller: usize, heard: bool) {
+    fn reserve(&mut self, setting: &Setting, caller: usize, heard: bool) {
         let Caller { stage, .. } = self.callers[caller];
         let id = match stage {
             Stage::Asking(id) => id,
             _ => self.ids_used + 1,
         };
-        let decision = self.call(reserve(id));
+        let decision = self.call(Reserve {
+            intent_time: setting.says_when().then_some(T0),
+            ..reserve(id)
+        });
         let granted = decision.change.is_some();
         if granted && stage == Stage::Idle {
             self.callers[caller].tries -= 1;
@@ -193,7 +205,7 @@ impl World {
             self.keys.push(Remembered {
                 generation: sent.generation,
                 applied: word == Word::Applied,
-                until: self.row.now.after(TICK * MEMORY),
+                until: self.row.now.after(TICK * setting.memory),
             });
         }
     }
@@ -275,19 +287,26 @@ impl World {
         if seen == Seen::Nothing {
             return;
         }
-        for caller in &mut self.callers {
-            if let Stage::Holding(grant) = &mut caller.stage {
-                grant.resolved_since = true;
-            }
-        }
+        self.resolved(u32::MAX);
         if let (Seen::TakeOver { caller }, Answer::Outcome(_, view)) = (seen, answer) {
             self.callers[caller].stage = Stage::Holding(granted_by(&view));
             self.callers[caller].tries -= 1;
         }
     }
+
+    /// Whoever has not sent by now, up to this attempt, paused until others knew the outcome.
+    pub(super) fn resolved(&mut self, newest: u32) {
+        for caller in &mut self.callers {
+            if let Stage::Holding(grant) = &mut caller.stage
+                && grant.attempt <= newest
+            {
+                grant.resolved_since = true;
+            }
+        }
+    }
 }
 
-fn granted_by(view: &View) -> Grant {
+pub(super) fn granted_by(view: &View) -> Grant {
     Grant {
         attempt: view.record.attempt.number,
         generation: view.record.generation,

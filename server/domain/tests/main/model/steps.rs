@@ -49,6 +49,30 @@ pub(super) enum Step {
         heard: bool,
     },
     Override(Seen),
+    /// A worker claims, with a new id or again.
+    Claim {
+        worker: usize,
+        heard: bool,
+    },
+    /// It asks the provider.
+    Look {
+        worker: usize,
+    },
+    /// It resolves.
+    Found {
+        worker: usize,
+        seen: Seen,
+        heard: bool,
+    },
+    WorkerCrash {
+        worker: usize,
+    },
+    /// The service writes a lapse down.
+    Sweep,
+    /// An operator erases what callers stored.
+    ForgetRecord,
+    /// The service removes a record whose memory is over.
+    Purge,
     /// Excused: the provider forgets.
     Forget,
     /// Excused: who does not know says "no effect", or "and never will under this key".
@@ -115,6 +139,7 @@ impl World {
             }
         }
         self.overrides(setting, steps);
+        self.steps_of_workers(setting, steps);
         if setting.excuse == Some(Excuse::Forgetting) && !self.keys.is_empty() {
             steps.push(Step::Forget);
         }
@@ -141,7 +166,7 @@ impl World {
             }
             Stage::Holding(grant) => {
                 let excused = setting.excuse == Some(Excuse::Pause);
-                if excused || self.did_not_pause_too_long(&grant) {
+                if excused || self.did_not_pause_too_long(setting, &grant) {
                     steps.push(Step::Send { caller });
                 }
             }
@@ -172,7 +197,7 @@ impl World {
     /// An honest operator looks at the provider, and says "not applied" only when no
     /// request can be under way any more; "spent" when the refusal is on record there.
     fn overrides(&self, setting: &Setting, steps: &mut Vec<Step>) {
-        if self.overrides == 0 || !self.reads_pending() {
+        if self.overrides == 0 || self.row.record.is_none() || !self.reads_pending() {
             return;
         }
         if self.effects > 0 {
@@ -199,8 +224,12 @@ impl World {
     }
 
     /// Since its last OK neither did others resolve the record, nor will the provider
-    /// have forgotten the key by the time that the request arrives.
-    fn did_not_pause_too_long(&self, grant: &Grant) -> bool {
+    /// have forgotten the key by the time that the request arrives. Where workers find
+    /// out, who pauses beyond its lease does not know whether one is asking the provider.
+    fn did_not_pause_too_long(&self, setting: &Setting, grant: &Grant) -> bool {
+        if setting.workers > 0 && self.row.now >= grant.until {
+            return false;
+        }
         let arrives = self.row.now.after(TICK * UNDER_WAY);
         let forgotten = |key: &Remembered| {
             key.generation == grant.generation && grant.at < key.until && key.until <= arrives
@@ -212,7 +241,7 @@ impl World {
     pub(super) fn free_to_send(&self, setting: &Setting, caller: &Caller) -> bool {
         match &caller.stage {
             Stage::Holding(grant) if !setting.marks || grant.marked => {
-                self.row.now >= grant.until || self.did_not_pause_too_long(grant)
+                self.row.now >= grant.until || self.did_not_pause_too_long(setting, grant)
             }
             _ => true,
         }

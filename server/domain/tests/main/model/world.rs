@@ -4,6 +4,7 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use super::Excuse;
+use super::finding_out::Saw;
 use crate::calls::Row;
 use crate::content::Sha;
 use crate::policy::{OnLapse, Policy};
@@ -37,6 +38,18 @@ pub(super) struct Setting {
     pub(super) refusals: u8,
     /// Grants that the server may give back.
     pub(super) give_backs: u8,
+    /// Overrides that the operator may make.
+    pub(super) overrides: u8,
+    /// Who find out.
+    pub(super) workers: u8,
+    /// Claims that each worker may take.
+    pub(super) claims: u8,
+    /// How long the provider remembers a key, in ticks.
+    pub(super) memory: u32,
+    /// Memory retention in ticks, if it is short.
+    pub(super) retention: Option<u32>,
+    /// Erasures that the operator may make.
+    pub(super) forgets: u8,
 }
 
 impl Setting {
@@ -53,7 +66,63 @@ impl Setting {
             tries: [1, 1],
             refusals: 1,
             give_backs: 1,
+            overrides: 1,
+            workers: 0,
+            claims: 0,
+            memory: MEMORY,
+            retention: None,
+            forgets: 0,
         }
+    }
+
+    /// Workers find out in place of the operator; for that, less of all else happens.
+    pub(super) fn finding_out(self, workers: u8, claims: u8) -> Self {
+        let take_over = self.on_lapse == OnLapse::TakeOver;
+        Self {
+            workers,
+            claims,
+            overrides: 0,
+            refusals: 0,
+            give_backs: 0,
+            // Long enough for a claim that may deny while the provider remembers.
+            memory: if take_over { MEMORY + 1 } else { MEMORY },
+            horizon: MEMORY + 1,
+            ..self
+        }
+    }
+
+    pub(super) fn shorter(self) -> Self {
+        let horizon = self.horizon - 1;
+        Self { horizon, ..self }
+    }
+
+    pub(super) fn overridden(self) -> Self {
+        let overrides = 1;
+        Self { overrides, ..self }
+    }
+
+    pub(super) fn refusing(self) -> Self {
+        let refusals = 1;
+        Self { refusals, ..self }
+    }
+
+    pub(super) fn giving_back(self) -> Self {
+        let give_backs = 1;
+        Self { give_backs, ..self }
+    }
+
+    /// Records are erased, and forgotten after two ticks.
+    pub(super) fn forgetting(self) -> Self {
+        Self {
+            retention: Some(2),
+            forgets: 1,
+            ..self
+        }
+    }
+
+    /// Callers say when they made the key.
+    pub(super) fn says_when(&self) -> bool {
+        self.retention.is_some() && self.excuse != Some(Excuse::NoIntentTime)
     }
 
     /// A caller may crash and begin anew; for that, less of all else happens.
@@ -127,6 +196,39 @@ pub(super) struct World {
     /// Revision of the newest write, a grant whose answer reached nobody, as the server
     /// knows.
     pub(super) undelivered: Option<u64>,
+    /// In order, as the callers.
+    pub(super) workers: Vec<Worker>,
+    /// All claims that were taken.
+    pub(super) claims: Vec<Held>,
+    pub(super) claim_ids: u8,
+    /// Erasures that the operator may still make.
+    pub(super) forgets: u8,
+    /// The record was removed.
+    pub(super) purged: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Worker {
+    /// Claims that it may still take.
+    pub(super) tries: u8,
+    pub(super) look: Look,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Look {
+    /// Has nothing under way; also what a crash leaves.
+    Idle,
+    /// Claimed under this id, and the answer was lost.
+    Asking(u8),
+    Claimed {
+        claim: usize,
+    },
+    /// The provider answered.
+    Knowing {
+        claim: usize,
+        saw: Saw,
+    },
+    Done,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -200,9 +302,12 @@ impl World {
         let policy = Policy {
             on_lapse: setting.on_lapse,
             repeat_within: (setting.on_lapse == OnLapse::TakeOver)
-                .then_some(TICK * (MEMORY - UNDER_WAY)),
+                .then_some(TICK * (setting.memory - UNDER_WAY)),
             lease: TICK * setting.lease,
             settle_after: TICK * UNDER_WAY,
+            memory_retention: setting
+                .retention
+                .map_or(Policy::default().memory_retention, |ticks| TICK * ticks),
             ..Policy::default()
         };
         let caller = |tries| Caller {
@@ -218,9 +323,19 @@ impl World {
             keys: Vec::new(),
             effects: 0,
             refusals: setting.refusals,
-            overrides: 1,
+            overrides: setting.overrides,
             give_backs: setting.give_backs,
             undelivered: None,
+            workers: (0..setting.workers)
+                .map(|_| Worker {
+                    tries: setting.claims,
+                    look: Look::Idle,
+                })
+                .collect(),
+            claims: Vec::new(),
+            claim_ids: 0,
+            forgets: setting.forgets,
+            purged: false,
         }
     }
 
@@ -235,12 +350,21 @@ impl World {
     fn key(&self) -> Key<'_> {
         Key {
             now: self.row.now,
-            record: self.row.record.as_ref().map(RecordKey::of),
+            record: self.row.record.as_ref().map(|record| {
+                let forgets = record
+                    .outcome
+                    .as_ref()
+                    .is_some_and(|outcome| outcome.memory_until < self.row.now.after(TICK * 100));
+                RecordKey::of(record, !self.workers.is_empty(), forgets)
+            }),
             callers: &self.callers,
             wire: &self.wire,
             keys: &self.keys,
             counters: [self.effects, self.refusals, self.overrides, self.give_backs],
             undelivered: self.undelivered.is_some(),
+            workers: &self.workers,
+            claims: (self.claims.len(), self.tokens.len(), self.claim_ids),
+            forgets: (self.forgets, self.purged),
         }
     }
 }
@@ -255,6 +379,9 @@ struct Key<'a> {
     keys: &'a [Remembered],
     counters: [u8; 4],
     undelivered: bool,
+    workers: &'a [Worker],
+    claims: (usize, usize, u8),
+    forgets: (u8, bool),
 }
 
 /// Left out is what no step of this model looks at: revisions and fences (attempt
@@ -273,12 +400,15 @@ struct RecordKey<'a> {
     report: Option<Report>,
     doubts: &'a [Sha],
     previous: Option<(u32, Option<Report>, &'a [Sha])>,
-    reason: Option<PendingReason>,
+    pending: Option<(PendingReason, Option<Timestamp>)>,
     resolution: Option<(u32, Option<Sha>)>,
+    claim: Option<(Timestamp, Timestamp, bool)>,
+    memory_until: Option<Timestamp>,
 }
 
 impl<'a> RecordKey<'a> {
-    fn of(record: &'a Record) -> Self {
+    /// Where nobody claims and nothing is forgotten, the moments for that make no difference.
+    fn of(record: &'a Record, has_workers: bool, forgets: bool) -> Self {
         let attempt = &record.attempt;
         Self {
             state: record.state,
@@ -302,10 +432,22 @@ impl<'a> RecordKey<'a> {
                 .previous
                 .as_ref()
                 .map(|ended| (ended.number, ended.report, ended.pending_digests.as_slice())),
-            reason: record.pending.as_ref().map(|pending| pending.reason),
+            pending: record.pending.as_ref().map(|pending| {
+                let due = has_workers.then_some(pending.next_check);
+                (pending.reason, due)
+            }),
             resolution: record
                 .resolution
                 .map(|resolution| (resolution.attempt, resolution.content)),
+            claim: record
+                .claim
+                .as_ref()
+                .map(|claim| (claim.taken_at, claim.lease_end, claim.over)),
+            memory_until: record
+                .outcome
+                .as_ref()
+                .filter(|_| forgets)
+                .map(|outcome| outcome.memory_until),
         }
     }
 }
