@@ -128,6 +128,10 @@ pub enum Target {
 
 /// How long audit rows are kept.
 pub const AUDIT_RETENTION: Duration = Duration::from_hours(24 * 400);
+/// Refused reports that are kept of a record: callers cause them, so they are bounded.
+pub const EVIDENCE_MAX: usize = 16;
+/// Replaced references and instructions that are kept of a record, the first ones.
+pub const REPLACED_MAX: usize = 100;
 /// Fingerprints of mismatches that are kept of a record.
 pub const MISMATCHES_MAX: usize = 8;
 

@@ -16,6 +16,7 @@ stamp![
     the_same_evidence_is_kept_once,
     evidence_is_kept_for_each_digest,
     evidence_is_bounded,
+    replaced_values_are_bounded,
     evidence_outlives_the_next_grants,
     side_rows_belong_to_their_record,
     a_contradiction_is_audited_once,
@@ -133,6 +134,20 @@ async fn evidence_is_bounded(case: &Case) {
     let evidence = case.evidence("k").await;
     assert_eq!(evidence.len(), 16);
     assert!(matches!(&evidence[0], Trace::Evidence { code, .. } if code == "CODE_0"));
+}
+
+async fn replaced_values_are_bounded(case: &Case) {
+    let grant = case.reserve("k").await.granted();
+    for at in 0..105 {
+        let reference = format!("ch_{at}");
+        case.mark_sending_with(&grant, &reference, "pay", None)
+            .await
+            .leased();
+    }
+    let replaced = case.traces("k").await;
+    assert_eq!(replaced.len(), 100);
+    assert!(matches!(&replaced[0],
+        Trace::Replaced { provider_reference, .. } if provider_reference == "ch_0"));
 }
 
 async fn evidence_outlives_the_next_grants(case: &Case) {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -59,11 +59,7 @@ async fn eight_workers_resolve_each_of_ten_thousand_pending_records_once(
             });
         workers.spawn(worker.run(
             move |case| {
-                *asked
-                    .lock()
-                    .unwrap()
-                    .entry(case.record.key.clone())
-                    .or_default() += 1;
+                *lock(&asked).entry(case.record.key.clone()).or_default() += 1;
                 async move {
                     let found = Finding::Applied(body(case.record.key));
                     Ok::<_, anyhow::Error>(found.because("the provider has it"))
@@ -79,7 +75,7 @@ async fn eight_workers_resolve_each_of_ten_thousand_pending_records_once(
         ensure!(stopped??, "a worker did not finish what it had in hand");
     }
 
-    let asked = asked.lock().unwrap().clone();
+    let asked = lock(&asked).clone();
     assert_eq!(asked.len(), RECORDS);
     assert!(asked.values().all(|times| *times == 1));
     let resolutions = resolutions(&clients[0]).await?;
@@ -89,6 +85,10 @@ async fn eight_workers_resolve_each_of_ten_thousand_pending_records_once(
         assert_eq!(result_of(&clients[0], key).await?, body(key));
     }
     Ok(())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Leaves records `0..count` pending, their leases over, and due.

@@ -7,10 +7,7 @@ use rusqlite::{Connection, params, params_from_iter};
 
 use super::cells::{Reader, Writer, cells};
 use super::fault;
-use crate::store::Error;
-
-/// Rows of evidence that one record may have. Callers cause them, so they are bounded.
-const EVIDENCE_MAX: u32 = 16;
+use crate::store::{EVIDENCE_MAX, Error, REPLACED_MAX};
 
 /// Writes a side row of a record.
 pub(super) fn put(connection: &Connection, name: &RecordName, trace: &Trace) -> Result<(), Error> {
@@ -20,6 +17,10 @@ pub(super) fn put(connection: &Connection, name: &RecordName, trace: &Trace) -> 
         .and_then(|mut insert| insert.execute(params_from_iter(row)))
         .map(drop)
         .map_err(fault::of_record(name.id()))
+}
+
+fn bound(rows: usize) -> u32 {
+    u32::try_from(rows).unwrap_or(u32::MAX)
 }
 
 fn statement(name: &RecordName, trace: &Trace) -> (&'static str, Vec<Value>) {
@@ -38,7 +39,7 @@ fn statement(name: &RecordName, trace: &Trace) -> (&'static str, Vec<Value>) {
             row.text(code);
             row.bytes(*digest);
             row.time(*at);
-            row.count(EVIDENCE_MAX);
+            row.count(bound(EVIDENCE_MAX));
             "insert into evidence (record, attempt, reported, code, digest, at)
              select ?1, ?2, ?3, ?4, ?5, ?6
              where (select count(*) from evidence where record = ?1) < ?7
@@ -76,8 +77,10 @@ fn statement(name: &RecordName, trace: &Trace) -> (&'static str, Vec<Value>) {
             row.text(provider_reference);
             row.bytes(instruction.as_ref());
             row.time(*at);
+            row.count(bound(REPLACED_MAX));
             "insert into replaced (record, attempt, provider_reference, instruction, at)
-             values (?, ?, ?, ?, ?)"
+             select ?1, ?2, ?3, ?4, ?5
+             where (select count(*) from replaced where record = ?1) < ?6"
         }
         Trace::Audit {
             attempt,

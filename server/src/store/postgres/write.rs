@@ -25,9 +25,7 @@ use super::row::{RecordArrays, RecordRow};
 use super::safety::durable_commit;
 use super::trace::{AUDIT, EVIDENCE, HISTORY, REPLACED, TraceArrays, TraceRow};
 use super::work::{self, KeptArrays, KeptRow, WorkArrays, WorkRow};
-
-/// Evidence that is kept of one record.
-const EVIDENCE_MAX: i64 = 16;
+use crate::store::{EVIDENCE_MAX, REPLACED_MAX};
 
 columns! {
     /// What must still be so.
@@ -109,8 +107,11 @@ fn statement(tending: bool) -> String {
             from t where t.kind = {HISTORY} order by line
         ), replaced as (
             insert into reprise.replaced (id, attempt, provider_reference, instruction, at)
-            select id, attempt, reference, bytes, at
-            from t where t.kind = {REPLACED} order by line
+            select id, attempt, reference, bytes, at from (
+                select t.*, row_number() over (partition by t.id order by t.line) + (
+                    select count(*) from reprise.replaced e where e.id = t.id) as nth
+                from t where t.kind = {REPLACED}
+            ) t where nth <= {REPLACED_MAX} order by line
         ), audit as (
             insert into reprise.audit (tenant, operation, id, attempt, action, authority, actor,
                 evidence, at)
