@@ -27,6 +27,7 @@ mod ledger;
 mod site;
 
 mod bodies;
+mod bounded;
 mod drain;
 mod hung_up;
 mod load;
