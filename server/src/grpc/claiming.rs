@@ -88,7 +88,8 @@ impl Calls {
             query.after = last.map(|(due, record)| (*due, record.name.id()));
             let entries = page.entries.into_iter();
             let mut names: Vec<RecordName> = entries.map(|(_, record)| record.name).collect();
-            if !names.is_empty() {
+            // The longest due first, until it shows that others are at the same ones.
+            if race.lost && !names.is_empty() {
                 let begin = rand::rng().random_range(0..names.len());
                 names.rotate_left(begin);
             }
@@ -138,7 +139,7 @@ impl Calls {
             match done.map_err(Error::internal).and_then(|decided| decided) {
                 Ok((Ok(Answer::Claimed(view)), policy)) => race.taken.push((view, policy)),
                 // Somebody else was faster, or it is not pending any more.
-                Ok((Ok(Answer::Closed(_)) | Err(Refusal::RecordNotFound), _)) => {}
+                Ok((Ok(Answer::Closed(_)) | Err(Refusal::RecordNotFound), _)) => race.lost = true,
                 Ok((Ok(_), _)) => race.failed = Some(Error::internal("no answer to a claim")),
                 Ok((Err(refusal), _)) => race.failed = Some(refusal.into()),
                 Err(error) => race.failed = Some(error),
@@ -151,6 +152,8 @@ impl Calls {
 #[derive(Default)]
 struct Race {
     taken: Vec<Taken>,
+    /// Others were faster.
+    lost: bool,
     /// The last failure; counts only when nothing was taken.
     failed: Option<Error>,
 }

@@ -74,6 +74,25 @@ fn over<T: std::fmt::Debug>(answer: Result<T, Status>) -> String {
 }
 
 #[tokio::test]
+async fn the_record_that_is_due_the_longest_is_taken_first() {
+    let server = still_server().await;
+    let keys = ["a", "b", "c", "d", "e", "f"];
+    for key in keys {
+        pending(&server, key).await;
+        server.clock.advance(Duration::from_secs(1));
+    }
+    server.clock.advance(Duration::from_secs(120));
+    for key in keys {
+        let request = ClaimPendingRequest {
+            max_records: 1,
+            ..claim(id())
+        };
+        let taken = take(&server, request).await;
+        assert_eq!(taken[0].name, name(key));
+    }
+}
+
+#[tokio::test]
 async fn a_claim_carries_what_finding_out_takes() {
     let server = still_server().await;
     let claimed = claimed(&server, "k").await;
