@@ -30,8 +30,6 @@ const CALLERS: u64 = 8;
 /// tell what the removal adds.
 const EVERY: Duration = Duration::from_millis(10);
 const BEFORE: Duration = Duration::from_secs(10);
-/// Between two steps of a server's own work.
-const REST: Duration = Duration::from_millis(5);
 const LIMIT: Duration = Duration::from_secs(1800);
 
 #[tokio::main]
@@ -222,6 +220,7 @@ struct Done {
 async fn upkeep(store: &Postgres, stop: &Stop) -> Result<Done> {
     let mut done = Done::default();
     while !stop.is_now() {
+        let began = Instant::now();
         done.visited += store.walk().await?.visited;
         for name in store.to_look_at(100).await? {
             let request = Request {
@@ -236,7 +235,8 @@ async fn upkeep(store: &Postgres, stop: &Stop) -> Result<Done> {
         let removed = store.remove().await?;
         done.bodies += removed.bodies;
         done.records += removed.records;
-        tokio::time::sleep(REST).await;
+        // As a server paces its removal.
+        tokio::time::sleep(3 * began.elapsed()).await;
     }
     Ok(done)
 }

@@ -22,7 +22,8 @@ pub const NOW: Timestamp = Timestamp(0);
 pub const OWN_LEASE: Duration = Duration::from_secs(1 << 32);
 
 /// PROCESSING under this very token, the lease running, nothing unusual on record: not
-/// unaccounted, not contradicted, no outcome or MarkPending reported, effect key unspent.
+/// unaccounted, not contradicted, no outcome or MarkPending reported, effect key unspent, no
+/// reference or instruction that the plan replaces.
 /// What the plan does not change is unknown here and stays as it is in the row.
 #[must_use]
 pub fn held(name: &RecordName, held: &Held) -> Record {

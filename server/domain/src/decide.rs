@@ -194,6 +194,10 @@ pub fn decide(record: Option<&Record>, request: &Request, now: Timestamp) -> Dec
     };
     if let Some(after) = &decision.change {
         decision.work = scene.work(record, after);
+        let former = record.and_then(|before| scene.former_reference(before, after));
+        if let Some(former) = former.filter(|it| !decision.traces.contains(it)) {
+            decision.traces.push(former);
+        }
     }
     decision
 }
@@ -289,6 +293,21 @@ impl Scene<'_> {
         })
     }
 
+    /// The provider reference that an outcome replaced: it may be that of a real effect.
+    fn former_reference(&self, before: &Record, after: &Record) -> Option<Trace> {
+        let former = &before.provider_reference;
+        let replaced = !former.is_empty()
+            && *former != after.provider_reference
+            && before.attempt.fence == after.attempt.fence
+            && after.outcome != before.outcome;
+        replaced.then(|| Trace::Replaced {
+            attempt: before.attempt.number,
+            provider_reference: former.clone(),
+            instruction: bytes::Bytes::new(),
+            at: self.now,
+        })
+    }
+
     /// About what a caller did.
     fn audit(&self, record: &Record, action: AuditAction) -> Trace {
         Trace::Audit {
@@ -312,6 +331,8 @@ impl Trace {
             Self::Audit {
                 action, evidence, ..
             } if *action != AuditAction::Forgotten => evidence.clear(),
+            // Its code is the caller's own words.
+            Self::Evidence { reported, code, .. } if *reported == Reported::Pending => code.clear(),
             Self::Audit { .. } | Self::Evidence { .. } | Self::History { .. } => {}
         }
         true

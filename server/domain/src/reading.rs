@@ -155,8 +155,9 @@ fn failed_retryable(record: &Record, policy: &Policy, now: Timestamp) -> Reading
         return uncertain(PendingReason::EarlierAttemptUnknown, until);
     }
     match retention(record, now) {
-        Retention::Over => Reading::Over,
-        Retention::Kept | Retention::Gone => Reading::FailedRetryable,
+        // What may have had its effect is not forgotten: it is going to be PENDING.
+        Retention::Over if !record.unaccounted => Reading::Over,
+        _ => Reading::FailedRetryable,
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod claim;
 mod csv;
+mod json;
 mod judge;
 mod many;
 mod progress;

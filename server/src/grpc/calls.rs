@@ -103,7 +103,10 @@ impl Calls {
         wait: Duration,
         deadline: Instant,
     ) -> Result<Delivery, Error> {
-        let execute = || self.store.execute(self.as_of_now(request), deadline);
+        let execute = async || {
+            self.policies.fresh().await?;
+            self.store.execute(self.as_of_now(request), deadline).await
+        };
         let Some(until) = wait_end(wait, &request.policy, deadline) else {
             return Ok(execute().await?);
         };

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand::RngExt;
 use reprise_domain::Policy;
@@ -17,6 +17,9 @@ use crate::store::{self, Store, StoredPolicy};
 
 /// Longest pause between two readings. Policies reach all servers within 5 s.
 const REFRESH: Duration = Duration::from_secs(2);
+
+/// By older ones nobody is granted an attempt.
+const AGE_MAX: Duration = Duration::from_secs(4);
 
 /// Where a policy comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +41,10 @@ pub(crate) struct Policies {
     store: Arc<dyn Store>,
     built_in: Arc<Policy>,
     in_force: RwLock<InForce>,
-    /// One reading at a time, so that an older one never replaces a newer one.
+    /// One reading at a time, so that an older one never replaces a newer one. When the last
+    /// one that succeeded began.
     reading: Mutex<()>,
+    read_at: RwLock<Option<Instant>>,
 }
 
 impl Policies {
@@ -53,6 +58,7 @@ impl Policies {
             built_in,
             in_force: RwLock::default(),
             reading: Mutex::new(()),
+            read_at: RwLock::new(None),
         };
         policies.refresh().await?;
         Ok(policies)
@@ -72,9 +78,32 @@ impl Policies {
             .map_or_else(|| Arc::clone(&self.built_in), Arc::clone)
     }
 
+    /// Reads what is stored where the last reading is too old to grant by: this process may
+    /// have been stopped, and an operator holds something since.
+    pub(crate) async fn fresh(&self) -> Result<(), store::Error> {
+        if self.is_fresh() {
+            return Ok(());
+        }
+        let _reading = self.reading.lock().await;
+        match self.is_fresh() {
+            true => Ok(()),
+            false => self.read().await,
+        }
+    }
+
+    fn is_fresh(&self) -> bool {
+        let read_at = self.read_at.read().unwrap_or_else(PoisonError::into_inner);
+        read_at.is_some_and(|at| at.elapsed() < AGE_MAX)
+    }
+
     /// Reads what is stored, again.
     pub(crate) async fn refresh(&self) -> Result<(), store::Error> {
         let _reading = self.reading.lock().await;
+        self.read().await
+    }
+
+    async fn read(&self) -> Result<(), store::Error> {
+        let began = Instant::now();
         let stored = self.store.policies().await?;
         let mut in_force = InForce::new();
         let stored = Stored::of(&stored);
@@ -95,6 +124,7 @@ impl Policies {
             .in_force
             .write()
             .unwrap_or_else(PoisonError::into_inner) = in_force;
+        *self.read_at.write().unwrap_or_else(PoisonError::into_inner) = Some(began);
         Ok(())
     }
 
@@ -171,5 +201,41 @@ impl<'a> Stored<'a> {
                 Some(_) => Source::Operation,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::PutPolicy;
+    use crate::store::embedded::{Embedded, Options};
+
+    #[tokio::test]
+    async fn what_was_read_too_long_ago_is_read_again_before_anybody_is_granted() {
+        let home = tempfile::tempdir().unwrap();
+        let store = Embedded::open(&home.path().join("store"), Options::default()).unwrap();
+        let store: Arc<dyn Store> = Arc::new(store);
+        let policies = Policies::load(Arc::clone(&store), Arc::default());
+        let policies = policies.await.unwrap();
+        let hold = PutPolicy {
+            tenant: "t1".to_owned(),
+            operation: String::new(),
+            policy: None,
+            mode: Mode::Hold,
+            etag: String::new(),
+            actor: "ann".to_owned(),
+            reason: "stop".to_owned(),
+        };
+        store.put_policy(hold).await.unwrap();
+        policies.fresh().await.unwrap();
+        assert_eq!(
+            policies.of("t1", "charge").mode,
+            Mode::Enforce,
+            "read lately"
+        );
+        // As after a pause of the whole process.
+        *policies.read_at.write().unwrap() = Instant::now().checked_sub(AGE_MAX);
+        policies.fresh().await.unwrap();
+        assert_eq!(policies.of("t1", "charge").mode, Mode::Hold);
     }
 }

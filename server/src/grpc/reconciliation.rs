@@ -57,6 +57,8 @@ impl Reconciliation {
         let deadline = deadline(&call);
         let mut message = call.into_inner();
         let name = convert::record_name(message.record.take())?;
+        // A take-over is a grant.
+        self.0.policies.fresh().await?;
         let policy = self.0.policy(&name);
         let limit = policy.result_bytes_max;
         let (request, adjusted) =

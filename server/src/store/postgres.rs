@@ -410,9 +410,17 @@ fn record(row: RecordRow) -> Result<Record, Error> {
     Record::try_from(row).map_err(unreadable)
 }
 
-/// As [`record`], of a row that was read without headers and body.
-fn listed(row: RecordRow) -> Result<Record, Error> {
-    row::listed(row).map_err(unreadable)
+/// As [`record`], of a row that was read without headers and body. None for one that cannot
+/// be read: it must not keep people from all others.
+fn listed(row: RecordRow) -> Result<Option<Record>, Error> {
+    let id = record_id(&row.id);
+    match row::listed(row) {
+        Ok(record) => Ok(Some(record)),
+        Err(unreadable) => {
+            tracing::error!(record = %id, error = %unreadable, "a stored record cannot be read; it is not listed");
+            Ok(None)
+        }
+    }
 }
 
 fn unreadable(why: Unreadable) -> Error {

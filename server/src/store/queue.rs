@@ -339,6 +339,15 @@ pub(crate) struct Folded {
 }
 
 impl Folded {
+    /// The row is used again by a new life of its key, whose story begins empty: the memory of
+    /// the one that was `found` was over, and it was not removed yet.
+    pub(crate) fn begins_anew(&self, found: Option<&Record>) -> bool {
+        let change = self.change.as_deref();
+        found
+            .zip(change)
+            .is_some_and(|(found, change)| found.created_at != change.created_at)
+    }
+
     /// There is something to make durable.
     pub(crate) fn writes(&self) -> bool {
         self.change.is_some() || !self.traces.is_empty() || self.work.is_some() || self.erase

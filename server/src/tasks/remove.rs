@@ -17,7 +17,7 @@ impl Upkeep {
             add(&self.figures.records_removed, removed.records);
             Ok(removed.more)
         };
-        self.repeat("removing what is old", IDLE, Pace::HalfTheTime, step)
+        self.repeat("removing what is old", IDLE, Pace::AQuarterOfTheTime, step)
             .await;
     }
 }

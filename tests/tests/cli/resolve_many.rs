@@ -89,6 +89,48 @@ fn a_record_that_went_on_after_its_resolution_was_resolved_before() -> Result<()
 }
 
 #[test]
+fn a_line_is_not_told_of_an_attempt_that_came_after_it() -> Result<()> {
+    let stage = shop()?;
+    let file = stage.write("found.csv", FILE)?;
+    let resolve = format!("resolve --from {file} {BY} --yes");
+    stage.reprise(&resolve)?.exits(0);
+    // Attempt 2 sends, and nobody knows how it ended.
+    due(&stage, "b")?;
+    let again = stage.reprise(&resolve)?.exits(3);
+    again.says("OTHER_ATTEMPT");
+    again.says("repeated before    3");
+    stage.record("lookup", "b", "--exit-code")?.exits(13);
+
+    for (attempt, code) in [(1, 3), (2, 0)] {
+        let text = format!("key,attempt,outcome,evidence\nb,{attempt},not_applied,asked again\n");
+        let file = stage.write("again.csv", &text)?;
+        let resolve = format!("resolve --from {file} {BY} --yes");
+        stage.reprise(&resolve)?.exits(code);
+    }
+    stage.record("lookup", "b", "--exit-code")?.exits(16);
+    Ok(())
+}
+
+#[test]
+fn a_record_is_put_off_again_once_it_is_due_again() -> Result<()> {
+    let stage = shop()?;
+    for (check_after, told) in [
+        ("0", "resolved           1"),
+        ("1h", "resolved           1"),
+    ] {
+        let text = format!("key,outcome,check_after\na,still_unknown,{check_after}\n");
+        let file = stage.write("unknown.csv", &text)?;
+        let resolve = format!("resolve --from {file} {BY} --yes");
+        stage.reprise(&resolve)?.exits(0).says(told);
+        if check_after == "1h" {
+            let again = stage.reprise(&resolve)?.exits(0);
+            again.says("repeated before    1");
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn what_is_refused_is_told_by_line_and_the_rest_is_resolved() -> Result<()> {
     let stage = shop()?;
     let found = "--applied --code other --evidence seen";

@@ -10,6 +10,7 @@ use super::case::{
     Case, TICK, error, other_result, result, secs, still_unknown, take_over, unless_sent,
 };
 use super::finding::short_memory;
+use super::stale_tokens::taken_over;
 
 stamp![
     a_completed_record_loses_its_bytes_and_stays,
@@ -17,6 +18,7 @@ stamp![
     a_retryable_failure_loses_its_bytes_and_may_be_tried,
     the_instruction_is_erased,
     side_rows_lose_their_bytes,
+    refused_words_of_doubt_are_erased,
     the_audit_loses_its_words_but_for_why_it_was_forgotten,
     a_forgotten_outcome_still_protects_the_key,
     a_report_is_repeated_after_its_bytes_were_forgotten,
@@ -91,6 +93,24 @@ async fn side_rows_lose_their_bytes(case: &Case) {
     case.forget("k").await.recorded();
     let after = case.traces("k").await;
     assert!(replaced(&after).iter().all(Bytes::is_empty), "{after:?}");
+}
+
+async fn refused_words_of_doubt_are_erased(case: &Case) {
+    let (case, first, second) = taken_over(case).await;
+    let told = case.mark_pending(&first, "Ann is unsure").await;
+    told.refused(Refusal::StaleToken);
+    case.complete(&second, result()).await.recorded();
+    let words = async || -> Vec<String> {
+        let code = |trace| match trace {
+            Trace::Evidence { code, .. } => Some(code),
+            _ => None,
+        };
+        let evidence = case.evidence("k").await;
+        evidence.into_iter().filter_map(code).collect()
+    };
+    assert_eq!(words().await, ["Ann is unsure"]);
+    case.forget("k").await.recorded();
+    assert_eq!(words().await, [""]);
 }
 
 async fn the_audit_loses_its_words_but_for_why_it_was_forgotten(case: &Case) {

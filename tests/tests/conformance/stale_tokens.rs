@@ -27,7 +27,7 @@ stamp![
 ];
 
 /// A grant that lapsed unsent, and the one that took over.
-async fn taken_over(case: &Case) -> (Case, Grant, Grant) {
+pub(super) async fn taken_over(case: &Case) -> (Case, Grant, Grant) {
     let case = case.under(unless_sent());
     let first = case.reserve("k").await.granted();
     case.advance(secs(30));

@@ -3,10 +3,11 @@
 use reprise_domain::command::{FailureKind, Refusal};
 use reprise_domain::content::Content;
 use reprise_domain::decide::{AuditAction, By, Ending, Reported};
-use reprise_domain::record::ReportKind;
-use reprise_domain::{RecordName, Trace};
+use reprise_domain::record::{PendingReason, ReportKind};
+use reprise_domain::{Policy, RecordName, Trace};
 
-use super::case::{Case, error, other_result, result, secs, unless_sent};
+use super::case::{Case, error, other_result, result, secs, take_over, unless_sent};
+use super::finding::short_memory;
 
 stamp![
     the_usual_life_leaves_no_side_rows,
@@ -17,6 +18,9 @@ stamp![
     evidence_is_kept_for_each_digest,
     evidence_is_bounded,
     replaced_values_are_bounded,
+    a_reference_that_an_outcome_replaces_goes_to_the_history,
+    a_new_life_of_a_key_begins_with_an_empty_story,
+    a_shorter_memory_does_not_forget_what_may_have_had_its_effect,
     evidence_outlives_the_next_grants,
     side_rows_belong_to_their_record,
     a_contradiction_is_audited_once,
@@ -26,7 +30,10 @@ const TAKEN: Refusal = Refusal::OutcomeAlreadyRecorded;
 
 async fn the_usual_life_leaves_no_side_rows(case: &Case) {
     let grant = case.reserve("k").await.granted();
-    let told = case.mark_sending_with(&grant, "ch_1", "pay", None).await;
+    let reference = result().provider_reference;
+    let told = case
+        .mark_sending_with(&grant, &reference, "pay", None)
+        .await;
     told.leased();
     case.renew(&grant, None).await.leased();
     case.complete(&grant, result()).await.recorded();
@@ -148,6 +155,78 @@ async fn replaced_values_are_bounded(case: &Case) {
     assert_eq!(replaced.len(), 100);
     assert!(matches!(&replaced[0],
         Trace::Replaced { provider_reference, .. } if provider_reference == "ch_0"));
+}
+
+async fn a_reference_that_an_outcome_replaces_goes_to_the_history(case: &Case) {
+    let replaced = |at| {
+        [Trace::Replaced {
+            attempt: 1,
+            provider_reference: "ch_old".to_owned(),
+            instruction: bytes::Bytes::new(),
+            at,
+        }]
+    };
+    for key in ["completed", "failed"] {
+        let grant = case.reserve(key).await.granted();
+        case.mark_sending_with(&grant, "ch_old", "", None)
+            .await
+            .leased();
+        let content = Content {
+            provider_reference: "ch_new".to_owned(),
+            ..Content::of_code("CODE")
+        };
+        match key {
+            "completed" => case.complete(&grant, content).await.recorded(),
+            _ => case
+                .fail(&grant, FailureKind::Final, content)
+                .await
+                .recorded(),
+        };
+        assert_eq!(case.traces(key).await, replaced(case.now()), "{key}");
+        assert_eq!(case.record(key).await.provider_reference, "ch_new");
+    }
+}
+
+async fn a_new_life_of_a_key_begins_with_an_empty_story(case: &Case) {
+    let case = case.under(short_memory());
+    let first = case.reserve("k").await.granted();
+    case.mark_sending_with(&first, "ch_1", "pay", None)
+        .await
+        .leased();
+    case.mark_sending_with(&first, "ch_2", "pay", None)
+        .await
+        .leased();
+    let failed = case.fail(&first, FailureKind::Retryable, error()).await;
+    failed.recorded();
+    let second = case.reserve("k").await.granted();
+    case.complete(&second, result()).await.recorded();
+    let told = case.complete(&second, other_result()).await;
+    told.refused(TAKEN);
+    assert!(case.traces("k").await.len() > 2);
+    case.advance(secs(10_000));
+    assert_eq!(case.reserve("k").await.granted().number(), 1);
+    assert_eq!(case.traces("k").await, []);
+}
+
+async fn a_shorter_memory_does_not_forget_what_may_have_had_its_effect(case: &Case) {
+    let lenient = case.under(take_over());
+    lenient.reserve("k").await.granted();
+    lenient.advance(secs(30));
+    let second = lenient.reserve("k").await.granted();
+    let hasty = lenient.under(Policy {
+        result_retention: secs(1),
+        memory_retention: secs(1),
+        ..Policy::default()
+    });
+    let told = hasty.fail(&second, FailureKind::Retryable, error()).await;
+    told.recorded();
+    hasty.advance(secs(2));
+    assert_eq!(hasty.reserve("k").await.granted().number(), 3);
+    let until = hasty.record("k").await.attempt.repeat_until;
+    let until = until.expect("an attempt is unaccounted");
+    hasty.advance(until.since(hasty.now()));
+    let told = hasty.reserve("k").await;
+    told.pending(PendingReason::EarlierAttemptUnknown);
 }
 
 async fn evidence_outlives_the_next_grants(case: &Case) {

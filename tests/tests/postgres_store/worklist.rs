@@ -87,7 +87,7 @@ async fn an_ordinary_life_leaves_the_worklist_alone() -> Result<()> {
         let caller = Caller::new(&store, &format!("k{n}"));
         let held = caller.acquire().await?;
         caller
-            .mark_sending(held, "pr_1")
+            .mark_sending(held, "pr_7")
             .await?
             .context("it runs")?;
         caller.renew(held, None).await?.context("it runs")?;

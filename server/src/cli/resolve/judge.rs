@@ -1,6 +1,8 @@
 //! Whether a record already is as a line of a file says. Compares what the line states;
 //! what it leaves out does not count.
 
+use std::time::SystemTime;
+
 use reprise_client::proto::content::Body;
 use reprise_client::proto::resolve_request::Outcome;
 use reprise_client::proto::{AuditAction, Content, FailureKind, State};
@@ -47,6 +49,20 @@ pub(super) fn standing(found: &Found, outcome: &Outcome) -> Standing {
             Standing::Other(format!("the record is {state} with another {what}"))
         }
     }
+}
+
+/// Whether a line names when to look again.
+pub(super) fn puts_off(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::StillUnknown(unknown) if unknown.check_after.is_some())
+}
+
+/// Whether nobody is to look at a pending record yet, by this machine's clock.
+pub(super) fn is_put_off(found: &Found) -> bool {
+    let Reading::Pending(pending) = &found.reading else {
+        return false;
+    };
+    let next: Option<SystemTime> = pending.next_check_time.and_then(|it| it.try_into().ok());
+    next.is_some_and(|next| next > SystemTime::now())
 }
 
 fn state(found: &Found) -> String {

@@ -36,7 +36,7 @@ const LOST_MAX: usize = 32;
 #[derive(Args, Debug)]
 pub(super) struct ManyFlags {
     /// Many records, from a file: CSV with a header, or lines of JSON; `-` reads standard
-    /// input. Columns: record_id, or key with operation and subject; outcome (applied,
+    /// input. Columns: record_id, or key with operation and subject; attempt; outcome (applied,
     /// not_applied, failed, still_unknown); code, body, resource_id, provider_reference,
     /// evidence, effect_key_spent, check_after, claim, tenant
     #[arg(long, value_name = "FILE", help_heading = "Many records",
@@ -211,16 +211,31 @@ async fn round(job: &Job, row: &Row) -> Result<Verdict, reprise_client::Error> {
         ..LookupRequest::default()
     };
     let found = job.client.lookup(request).await?;
-    let still_unknown = matches!(row.outcome, Outcome::StillUnknown(_));
+    let told = told_before(job, row, &found).await?;
     match judge::standing(&found, &row.outcome) {
-        Standing::Pending if still_unknown && resolved_so(job, row, &found).await? => {
+        Standing::Alike => return Ok(Verdict::Before),
+        Standing::Other(_) if told.is_some() => return Ok(Verdict::Before),
+        Standing::Other(why) if !job.override_state => return Ok(Verdict::no_longer_pending(why)),
+        Standing::Other(_) => {}
+        // Of the attempt that is pending now, which was put off: the time that a line names
+        // may have passed since.
+        Standing::Pending
+            if told == Some(found.record.attempt)
+                && (!judge::puts_off(&row.outcome) || judge::is_put_off(&found)) =>
+        {
             return Ok(Verdict::Before);
         }
-        Standing::Pending => {}
-        Standing::Alike => return Ok(Verdict::Before),
-        Standing::Other(_) if resolved_so(job, row, &found).await? => return Ok(Verdict::Before),
-        Standing::Other(_) if job.override_state => {}
-        Standing::Other(why) => return Ok(Verdict::no_longer_pending(why)),
+        // A claim is for one attempt, whatever was said about those before.
+        Standing::Pending if row.claim.is_some() => {}
+        Standing::Pending => match (row.attempt, told) {
+            (Some(named), _) if named != found.record.attempt => {
+                return Ok(Verdict::other_attempt(named, found.record.attempt));
+            }
+            (None, Some(before)) if before != found.record.attempt => {
+                return Ok(Verdict::other_attempt(before, found.record.attempt));
+            }
+            _ => {}
+        },
     }
     if job.dry_run {
         return Ok(Verdict::Resolved);
@@ -246,9 +261,13 @@ async fn round(job: &Job, row: &Row) -> Result<Verdict, reprise_client::Error> {
     })
 }
 
-/// Whether this very resolution is in the audit: told before, and the record may have gone
-/// on since.
-async fn resolved_so(job: &Job, row: &Row, found: &Found) -> Result<bool, reprise_client::Error> {
+/// Of which attempt this very line was told before, as the audit has it: the newest one. The
+/// record may have gone on since, with an attempt that the line says nothing about.
+async fn told_before(
+    job: &Job,
+    row: &Row,
+    found: &Found,
+) -> Result<Option<u32>, reprise_client::Error> {
     let request = ListAuditRequest {
         tenant: found.name.tenant.clone(),
         record_id: found.record.record_id.clone(),
@@ -256,7 +275,9 @@ async fn resolved_so(job: &Job, row: &Row, found: &Found) -> Result<bool, repris
     };
     let entries = job.client.list_audit(request).await?.entries;
     let action = judge::action(&row.outcome);
-    Ok(entries
+    let so = entries
         .iter()
-        .any(|it| it.action() == action && it.actor == job.actor && it.reason == row.evidence))
+        .filter(|it| it.action() == action && it.actor == job.actor && it.reason == row.evidence)
+        .filter(|it| row.attempt.is_none_or(|named| named == it.attempt));
+    Ok(so.map(|it| it.attempt).max())
 }

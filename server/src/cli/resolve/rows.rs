@@ -16,15 +16,17 @@ use reprise_domain::content::BODY_BYTES_MAX;
 use reprise_domain::text::INSTRUCTION_BYTES_MAX;
 
 use super::csv;
+use super::json::Members;
 use crate::cli::{args, duration, input, report, wire_duration};
 
 /// The columns, or members, that a file may have.
-const FIELDS: [&str; 14] = [
+const FIELDS: [&str; 15] = [
     "tenant",
     "record_id",
     "operation",
     "subject",
     "key",
+    "attempt",
     "outcome",
     "code",
     "body",
@@ -52,6 +54,8 @@ pub(super) struct Row {
     /// Where the file says it.
     pub(super) line: u64,
     pub(super) target: Target,
+    /// Number of the attempt that it was found out about; none: of the newest.
+    pub(super) attempt: Option<u32>,
     pub(super) outcome: Outcome,
     pub(super) effect_key_spent: bool,
     pub(super) evidence: String,
@@ -200,9 +204,9 @@ fn json_lines(text: &str) -> Vec<Result<Line, Wrong>> {
 }
 
 fn json_line(line: u64, text: &str) -> Result<Line, Wrong> {
-    use serde_json::{Map, Value};
+    use serde_json::Value;
     let start = Place { line, column: 1 };
-    let members: Map<String, Value> = serde_json::from_str(text).map_err(|error| {
+    let Members(members) = serde_json::from_str(text).map_err(|error| {
         let column = u64::try_from(error.column()).unwrap_or(1).max(1);
         Place { line, column }.wrong("", format!("is no JSON object: {error}"))
     })?;
@@ -216,7 +220,7 @@ fn json_line(line: u64, text: &str) -> Result<Line, Wrong> {
             Value::Null => String::new(),
             Value::String(text) => text,
             Value::Bool(flag) => flag.to_string(),
-            Value::Number(number) if name == "code" => number.to_string(),
+            Value::Number(number) if ["code", "attempt"].contains(&name) => number.to_string(),
             _ => return Err(place.wrong(name, "must be a string")),
         };
         cells.push((name, csv::Cell { place, text }));
@@ -266,6 +270,7 @@ impl Line {
         let row = Row {
             line: self.place.line,
             target: self.target(defaults)?,
+            attempt: self.checked("attempt", attempt)?,
             outcome: self.outcome()?,
             effect_key_spent: self.checked("effect_key_spent", flag)?.unwrap_or(false),
             evidence: self.evidence(defaults)?,
@@ -392,6 +397,11 @@ fn flag(text: &str) -> Result<bool, String> {
     }
 }
 
+fn attempt(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "must be the number of an attempt, from 1".to_owned())
+}
+
 fn claim(text: &str) -> Result<Bytes, String> {
     let claim = input::base64(text).filter(|claim| !claim.is_empty());
     claim.ok_or_else(|| "must be the base64 text that `pending claim` printed".to_owned())
@@ -412,6 +422,12 @@ mod tests {
     fn told(text: &str) -> Vec<String> {
         let wrong = read(text, &defaults()).unwrap_err();
         wrong.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_member_that_is_there_twice_is_refused() {
+        let told = told("{\"key\":\"a\",\"outcome\":\"applied\",\"outcome\":\"not_applied\"}");
+        assert!(told[0].contains("\"outcome\" is there twice"), "{told:?}");
     }
 
     #[test]

@@ -45,6 +45,16 @@ impl Verdict {
         Verdict::Refused { reason, why }
     }
 
+    /// What is pending now is another attempt than the line is about.
+    pub(super) fn other_attempt(about: u32, newest: u32) -> Verdict {
+        let reason = "OTHER_ATTEMPT";
+        let why = format!(
+            "attempt {newest} is pending now, and the line is about attempt {about}: find out \
+             about the new one, and name it in the column attempt"
+        );
+        Verdict::Refused { reason, why }
+    }
+
     pub(super) fn not_tried() -> Verdict {
         let why = "the lines before did not get through".to_owned();
         let reason = "NOT_TRIED";

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use reprise_domain::record::Outcome;
 use reprise_domain::time::micros;
-use reprise_domain::{Record, Timestamp};
+use reprise_domain::{Record, RecordId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::filing::is_closed;
@@ -211,6 +211,11 @@ fn judge(
 fn forget(connection: &Connection, record: &Record) -> Result<(), Error> {
     let id = record.name.id();
     records::remove(connection, id)?;
+    forget_side_rows(connection, id)
+}
+
+/// Removes what stands beside a record whose memory is over, but not what people did.
+pub(super) fn forget_side_rows(connection: &Connection, id: RecordId) -> Result<(), Error> {
     worklist::remove(connection, id)?;
     references::remove(connection, id)?;
     mismatches::remove(connection, id)?;

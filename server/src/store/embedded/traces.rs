@@ -113,6 +113,7 @@ pub(super) fn erase(connection: &Connection, id: RecordId) -> Result<(), Error> 
         "update audit set evidence = ''
          where record = ?1 and evidence <> '' and action <> 'forgotten'",
         "delete from replaced where record = ?1",
+        "update evidence set code = '' where record = ?1 and reported = 'pending'",
     ];
     run(connection, id, &statements)
 }

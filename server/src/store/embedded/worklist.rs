@@ -14,7 +14,7 @@ use super::{fault, row};
 use crate::store::{Error, PendingCount, PendingPage, PendingQuery};
 
 /// How long a record that the server is to look at is not named again.
-const PUT_OFF: Duration = Duration::from_secs(30);
+const PUT_OFF: Duration = Duration::from_secs(3);
 
 /// A row that is not what was written.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use tokio::runtime::Runtime;
 
 use super::hold::Hold;
-use super::{Shared, fault, filing, lock, records, references, traces, worklist};
+use super::{Shared, fault, filing, lock, records, references, removal, traces, worklist};
 use crate::store::queue::{self, Folded, Intake, Job, Lane};
 use crate::store::{Error, OnChange};
 
@@ -199,6 +199,9 @@ fn write(
     let savepoint = transaction.savepoint().map_err(fault::general)?;
     if let Some(record) = &folded.change {
         records::put(&savepoint, found, record)?;
+    }
+    if folded.begins_anew(found) {
+        removal::forget_side_rows(&savepoint, name.id())?;
     }
     if folded.erase {
         traces::erase(&savepoint, name.id())?;

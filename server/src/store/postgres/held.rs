@@ -91,9 +91,8 @@ pub(super) fn update() -> String {
             and not (r.key_spent or r.unaccounted or r.contradicted)
             and r.report_kind is null and r.given_back is null and r.pending_digests is null
             and (r.lease_end > c.now or not p.lease_must_run)
-            and (p.recorded or (
-                coalesce(p.provider_reference = r.provider_reference, true)
-                and coalesce(p.instruction = r.instruction, true)))
+            and coalesce(p.provider_reference = r.provider_reference, true)
+            and (p.recorded or coalesce(p.instruction = r.instruction, true))
         returning {returned}",
         of_outcome = of_outcome.join(", "),
         returned = returned(),

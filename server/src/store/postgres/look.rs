@@ -30,7 +30,7 @@ static SQL: LazyLock<String> = LazyLock::new(|| {
             select d.due, r.id, r.tenant, r.operation, r.subject, r.key
             from due d join reprise.record r on r.id = d.id
         ), put_off as (
-            update reprise.worklist set due = (select now from clock) + interval '30 seconds'
+            update reprise.worklist set due = (select now from clock) + interval '3 seconds'
             where id = any(array(select id from known))
         ), dropped as (
             delete from reprise.worklist

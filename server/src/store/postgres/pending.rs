@@ -76,7 +76,7 @@ pub(super) async fn pending(
             .map_err(Error::internal)?
         {
             let record = RecordRow::read(row, 2).map_err(Error::internal)?;
-            entries.push((due.0, super::listed(record)?));
+            entries.extend(super::listed(record)?.map(|record| (due.0, record)));
         }
     }
     Ok(PendingPage {

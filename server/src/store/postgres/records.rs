@@ -126,7 +126,7 @@ fn page(rows: &[Row], max: usize, by_reference: bool) -> Result<RecordsPage, Err
             .is_some()
         {
             let record = RecordRow::read(row, 4).map_err(Error::internal)?;
-            records.push(super::listed(record)?);
+            records.extend(super::listed(record)?);
         }
     }
     let last = last_at

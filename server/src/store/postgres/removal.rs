@@ -18,6 +18,7 @@ use super::content::{self, ContentColumns};
 use super::database::Database;
 use super::filing::{closed, has_bytes};
 use super::safety::durable_commit;
+use super::work::SIDE_TABLES;
 use crate::store::{AUDIT_RETENTION, Error, Removed};
 
 /// Grants, and audit rows, that one step looks through.
@@ -96,16 +97,6 @@ columns! {
     }
 }
 
-/// Tables of side rows that go with their record.
-const SIDE_TABLES: [&str; 6] = [
-    "worklist",
-    "history",
-    "replaced",
-    "evidence",
-    "mismatch",
-    "reference",
-];
-
 /// Removes and strips what lies between the places `($8, $9)` and `($10, $11)`, and moves
 /// the entry on, or ends it when `$12` says that this was the last of it.
 static CARRY_OUT: LazyLock<String> = LazyLock::new(|| {
@@ -117,6 +108,7 @@ static CARRY_OUT: LazyLock<String> = LazyLock::new(|| {
     );
     let side_rows: Vec<String> = SIDE_TABLES
         .iter()
+        .chain(&["worklist"])
         .map(|table| {
             format!(
                 "of_{table} as (

@@ -53,7 +53,7 @@ codes! {
 }
 
 /// An outcome's number, or the next one for MarkPending.
-const REPORTED_PENDING: i16 = 4;
+pub(super) const REPORTED_PENDING: i16 = 4;
 
 impl TraceRow {
     fn empty(kind: i16, name: &RecordName, attempt: u32, at: Timestamp) -> Self {

@@ -6,6 +6,11 @@ use reprise_domain::{RecordName, Work};
 
 use super::column::{Blob, Code, Moment, columns, under, unnest};
 use super::filing;
+use super::trace::REPORTED_PENDING;
+
+/// What tells of one life of a key, and goes with it. The audit stays longer.
+pub(super) const SIDE_TABLES: [&str; 5] =
+    ["history", "replaced", "evidence", "mismatch", "reference"];
 
 columns! {
     /// What becomes of one entry.
@@ -123,13 +128,26 @@ pub(super) fn tended(works: usize, filed: usize, erased: usize) -> String {
         ), erased_audit as (
             update reprise.audit set evidence = null
             where id = any(array(select id from e)) and action <> {forgotten}
+        ), erased_words as (
+            update reprise.evidence set code = null
+            where id = any(array(select id from e)) and reported = {REPORTED_PENDING}
         ), erased_replaced as (
             delete from reprise.replaced where id = any(array(select id from e))
         ), erased_references as (
             delete from reprise.reference where id = any(array(select id from e))
                 and (id, kind, reference) not in (select id, kind, reference from (
                     {reference_rows}) x)
-        )",
+        ), n as materialized (
+            select id from unnest(${anew}) as n(id) where id in (select id from written)
+        ){of_former_lives}",
+        anew = erased + 1,
+        of_former_lives = SIDE_TABLES
+            .map(|table| format!(
+                ", former_{table} as (
+            delete from reprise.{table} where id = any(array(select id from n))
+        )"
+            ))
+            .concat(),
         // Why it was erased before stays.
         forgotten = AuditAction::Forgotten.code(),
         works = unnest(works, "w", WorkArrays::NAMES),

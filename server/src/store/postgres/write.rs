@@ -147,6 +147,8 @@ pub(super) struct Write<'a> {
     pub(super) work: Option<&'a Work>,
     /// What side rows hold of callers' bytes goes.
     pub(super) erase: bool,
+    /// Side rows are of a former life of the key, whose memory is over, and go.
+    pub(super) anew: bool,
 }
 
 impl Write<'_> {
@@ -183,7 +185,8 @@ struct Arrays {
     works: WorkArrays,
     filed: FiledArrays,
     erased: Vec<Blob>,
-    /// Some of the last four are not empty.
+    anew: Vec<Blob>,
+    /// Some of the last five are not empty.
     tending: bool,
 }
 
@@ -220,7 +223,11 @@ impl Arrays {
         }
         if write.erase {
             self.tending = true;
-            self.erased.push(id);
+            self.erased.push(id.clone());
+        }
+        if write.anew {
+            self.tending = true;
+            self.anew.push(id);
         }
         if let Some(record) = write.change.or(write.base)
             && write.is_guarded()
@@ -254,6 +261,7 @@ impl Arrays {
             params.extend(self.works.params());
             params.extend(self.filed.params());
             params.push((&self.erased, Type::BYTEA_ARRAY));
+            params.push((&self.anew, Type::BYTEA_ARRAY));
         }
         params
     }

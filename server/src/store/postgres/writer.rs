@@ -433,6 +433,7 @@ impl Unwritten {
             traces: &folded.traces,
             work: folded.work.as_ref(),
             erase: folded.erase,
+            anew: folded.begins_anew(self.base.as_ref()),
         }
     }
 }
