@@ -273,6 +273,17 @@ impl Record {
         self.attempt.fence.max(claim)
     }
 
+    /// Is nothing left to find out, whatever time does? Then its retention counts, and only a
+    /// new grant or a person opens it again.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        match self.state {
+            State::Completed | State::FailedFinal => true,
+            State::FailedRetryable => !self.unaccounted && !self.contradicted,
+            State::Processing | State::Pending => false,
+        }
+    }
+
     /// Of a closed record: are there bytes that go when the result is no longer replayed? The
     /// instruction of what failed retryable is for the next attempt.
     #[must_use]

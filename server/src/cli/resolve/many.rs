@@ -211,9 +211,13 @@ async fn round(job: &Job, row: &Row) -> Result<Verdict, reprise_client::Error> {
         ..LookupRequest::default()
     };
     let found = job.client.lookup(request).await?;
-    let told = told_before(job, row, &found).await?;
-    match judge::standing(&found, &row.outcome) {
+    let standing = judge::standing(&found, &row.outcome);
+    let told = match standing {
         Standing::Alike => return Ok(Verdict::Before),
+        Standing::Pending | Standing::Other(_) => told_before(job, row, &found).await?,
+    };
+    match standing {
+        Standing::Alike => {}
         Standing::Other(_) if told.is_some() => return Ok(Verdict::Before),
         Standing::Other(why) if !job.override_state => return Ok(Verdict::no_longer_pending(why)),
         Standing::Other(_) => {}

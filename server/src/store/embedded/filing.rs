@@ -15,7 +15,7 @@ use crate::store::queue::Folded;
 pub(super) fn visit(connection: &Connection, lean: &Lean, now: Timestamp) -> Result<(), Error> {
     let record = &lean.record;
     references::file(connection, record)?;
-    if is_closed(record) {
+    if record.is_closed() {
         return removal::file(connection, record, lean.bytes.is_some(), now);
     }
     let at = match record.state {
@@ -43,17 +43,8 @@ pub(super) fn after_a_write(
         return Ok(());
     }
     references::file(connection, record)?;
-    if !is_closed(record) {
+    if !record.is_closed() {
         return Ok(());
     }
     removal::file(connection, record, record.loses_bytes(), now)
-}
-
-/// Is nothing left to find out, whatever time does?
-pub(super) fn is_closed(record: &Record) -> bool {
-    match record.state {
-        State::Completed | State::FailedFinal => true,
-        State::FailedRetryable => !record.unaccounted && !record.contradicted,
-        State::Processing | State::Pending => false,
-    }
 }

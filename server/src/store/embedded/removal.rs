@@ -10,7 +10,6 @@ use reprise_domain::time::micros;
 use reprise_domain::{Record, RecordId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::filing::is_closed;
 use super::walk::{self, Granted, Place};
 use super::{fault, mismatches, records, references, traces, worklist};
 use crate::store::{AUDIT_RETENTION, Error, Removed};
@@ -191,7 +190,7 @@ fn judge(
     let Some(outcome) = &record.outcome else {
         return Ok(0);
     };
-    if !is_closed(record) {
+    if !record.is_closed() {
         return Ok(0);
     }
     if now >= outcome.memory_until {

@@ -34,6 +34,12 @@ const COLUMNS: &str = "id, tenant, operation, subject, key, revision, created_at
 const CONTENT: &str = "outcome_headers, outcome_body";
 /// Columns of [`CONTENT`].
 const CONTENT_COLUMNS: usize = 2;
+// Of each part that a record may be without; its first one tells whether it is there.
+const PREVIOUS_COLUMNS: usize = 5;
+const PENDING_COLUMNS: usize = 4;
+const OUTCOME_COLUMNS: usize = 8;
+const RESOLUTION_COLUMNS: usize = 4;
+const CLAIM_COLUMNS: usize = 7;
 
 /// For the select list of a statement on `records`: what [`read_lean`] takes.
 pub(super) static LEAN: LazyLock<String> = LazyLock::new(|| {
@@ -250,7 +256,7 @@ fn read_report(row: &mut Reader) -> Option<Option<Report>> {
 
 fn write_previous(row: &mut Writer, previous: Option<&Ended>) {
     let Some(ended) = previous else {
-        return row.nulls(5);
+        return row.nulls(PREVIOUS_COLUMNS);
     };
     row.count(ended.number);
     row.count(ended.fence);
@@ -260,7 +266,7 @@ fn write_previous(row: &mut Writer, previous: Option<&Ended>) {
 
 fn read_previous(row: &mut Reader) -> Option<Option<Ended>> {
     let Some(number) = row.maybe_integer()? else {
-        row.skip(4)?;
+        row.skip(PREVIOUS_COLUMNS - 1)?;
         return Some(None);
     };
     Some(Some(Ended {
@@ -273,7 +279,7 @@ fn read_previous(row: &mut Reader) -> Option<Option<Ended>> {
 
 fn write_pending(row: &mut Writer, pending: Option<&Pending>) {
     let Some(pending) = pending else {
-        return row.nulls(4);
+        return row.nulls(PENDING_COLUMNS);
     };
     row.word(&pending.reason);
     row.text(&pending.detail);
@@ -283,7 +289,7 @@ fn write_pending(row: &mut Writer, pending: Option<&Pending>) {
 
 fn read_pending(row: &mut Reader) -> Option<Option<Pending>> {
     let Some(reason) = row.maybe_word()? else {
-        row.skip(3)?;
+        row.skip(PENDING_COLUMNS - 1)?;
         return Some(None);
     };
     Some(Some(Pending {
@@ -296,7 +302,7 @@ fn read_pending(row: &mut Reader) -> Option<Option<Pending>> {
 
 fn write_outcome(row: &mut Writer, outcome: Option<&Outcome>) {
     let Some(outcome) = outcome else {
-        return row.nulls(8);
+        return row.nulls(OUTCOME_COLUMNS);
     };
     let content = &outcome.content;
     row.text(&content.code);
@@ -315,7 +321,7 @@ fn write_outcome(row: &mut Writer, outcome: Option<&Outcome>) {
 
 fn read_outcome(row: &mut Reader) -> Option<Option<Outcome>> {
     let Some(code) = row.maybe_text()? else {
-        row.skip(7)?;
+        row.skip(OUTCOME_COLUMNS - 1)?;
         return Some(None);
     };
     let body = match (row.maybe_integer()?, row.maybe_sha()?) {
@@ -369,7 +375,7 @@ fn read_content(content: &mut Content, cells: Vec<Value>) -> Option<()> {
 
 fn write_resolution(row: &mut Writer, resolution: Option<&Resolution>) {
     let Some(resolution) = resolution else {
-        return row.nulls(4);
+        return row.nulls(RESOLUTION_COLUMNS);
     };
     row.count(resolution.attempt);
     row.bytes(resolution.digest);
@@ -379,7 +385,7 @@ fn write_resolution(row: &mut Writer, resolution: Option<&Resolution>) {
 
 fn read_resolution(row: &mut Reader) -> Option<Option<Resolution>> {
     let Some(attempt) = row.maybe_integer()? else {
-        row.skip(3)?;
+        row.skip(RESOLUTION_COLUMNS - 1)?;
         return Some(None);
     };
     Some(Some(Resolution {
@@ -392,7 +398,7 @@ fn read_resolution(row: &mut Reader) -> Option<Option<Resolution>> {
 
 fn write_claim(row: &mut Writer, claim: Option<&Claim>) {
     let Some(claim) = claim else {
-        return row.nulls(7);
+        return row.nulls(CLAIM_COLUMNS);
     };
     row.bytes(claim.id.0);
     row.count(claim.fence);
@@ -405,7 +411,7 @@ fn write_claim(row: &mut Writer, claim: Option<&Claim>) {
 
 fn read_claim(row: &mut Reader) -> Option<Option<Claim>> {
     let Some(id) = row.maybe_bytes()? else {
-        row.skip(6)?;
+        row.skip(CLAIM_COLUMNS - 1)?;
         return Some(None);
     };
     Some(Some(Claim {

@@ -96,14 +96,8 @@ pub(super) fn reference_rows(source: &str) -> String {
 impl FiledRow {
     /// What is filed of `record`: its references, and its retention if that counts.
     pub(super) fn of(record: &Record) -> Self {
-        use reprise_domain::record::State;
-        let closed = match record.state {
-            State::Completed | State::FailedFinal => true,
-            State::FailedRetryable => !(record.unaccounted || record.contradicted),
-            State::Processing | State::Pending => false,
-        };
         let outcome = record.outcome.as_ref();
-        let ending = outcome.filter(|_| closed);
+        let ending = outcome.filter(|_| record.is_closed());
         Self {
             id: Blob::copy(&record.name.id().0),
             tenant: record.name.tenant().to_owned(),
