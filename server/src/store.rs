@@ -176,9 +176,11 @@ pub struct PendingQuery {
 pub struct PendingPage {
     /// The store's clock.
     pub now: Timestamp,
-    /// When each is due, and the record, without headers and body. As many as asked for,
-    /// unless there are no more.
+    /// When each is due, and the record, without headers and body. Those that cannot be read
+    /// are left out.
     pub entries: Vec<(Timestamp, Record)>,
+    /// Where to go on: the last entry that was looked at; none at the end.
+    pub next: Option<(Timestamp, RecordId)>,
 }
 
 /// How many records wait for somebody who finds out.

@@ -83,9 +83,7 @@ impl Calls {
                     break;
                 }
             };
-            let more = page.entries.len() >= query.max;
-            let last = page.entries.last();
-            query.after = last.map(|(due, record)| (*due, record.name.id()));
+            query.after = page.next;
             let entries = page.entries.into_iter();
             let mut names: Vec<RecordName> = entries.map(|(_, record)| record.name).collect();
             // The longest due first, until it shows that others are at the same ones.
@@ -94,7 +92,7 @@ impl Calls {
                 names.rotate_left(begin);
             }
             self.run(asked, names, deadline, &mut race).await;
-            if race.taken.len() >= asked.max || !more {
+            if race.taken.len() >= asked.max || query.after.is_none() {
                 break;
             }
         }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use reprise::store::{Error, PendingQuery, Store, TestClock};
+use reprise::store::{Error, PendingQuery, RecordsQuery, Store, TestClock};
 use reprise_domain::Trace;
 use reprise_domain::command::{Authority, FailureKind, Finding};
 use reprise_domain::decide::{AuditAction, By};
@@ -142,6 +142,47 @@ async fn a_look_drops_no_entry_that_somebody_has_just_made() -> Result<()> {
     let entries = store.pending(due("t1")).await?.entries;
     assert_eq!(entries.len(), 1);
     assert_eq!(entries[0].1.name, caller.name);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_hides_no_other_from_the_lists() -> Result<()> {
+    let url = database(Version::V15).await?;
+    let clock = TestClock::at(BEGINNING);
+    let store = clocked(&url, &clock).await?;
+    for key in ["k1", "k2", "k3"] {
+        let caller = Caller::new(&store, key);
+        let held = caller.acquire().await?;
+        caller.mark_pending(held).await?.context("recorded")?;
+        clock.advance(Duration::from_secs(1));
+    }
+    let beside = session(&url).await?;
+    beside
+        .batch_execute("update reprise.record set attempt_id = '' where key = 'k2'")
+        .await?;
+    clock.advance(SETTLED);
+    // Pages that hold less than was asked for are not the last ones.
+    let mut query = PendingQuery {
+        max: 1,
+        ..due("t1")
+    };
+    let mut seen = Vec::new();
+    loop {
+        let page = store.pending(query.clone()).await?;
+        let keys = page.entries.iter().map(|(_, record)| record.name.key());
+        seen.extend(keys.map(str::to_owned));
+        query.after = page.next;
+        if query.after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, ["k1", "k3"]);
+    let listed = RecordsQuery {
+        tenant: "t1".to_owned(),
+        max: 10,
+        ..RecordsQuery::default()
+    };
+    assert_eq!(store.records(listed).await?.records.len(), 2);
     Ok(())
 }
 

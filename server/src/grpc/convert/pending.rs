@@ -54,12 +54,7 @@ pub(crate) fn list_pending_response(
     page: PendingPage,
     policy: impl Fn(&RecordName) -> Arc<Policy>,
 ) -> proto::ListPendingResponse {
-    let last = match page.entries.last() {
-        Some((due, record)) if page.entries.len() >= list.query.max => {
-            Some((*due, record.name.id().0))
-        }
-        _ => None,
-    };
+    let last = page.next.map(|(due, id)| (due, id.0));
     let views = page.entries.into_iter().map(|(_, record)| {
         let policy = policy(&record.name);
         View::of(record, &policy, page.now)

@@ -181,7 +181,7 @@ pub(super) fn pending(
     let mut rows = select
         .query(params![query.tenant, after, after_id, query.operation, by])
         .map_err(fault::general)?;
-    let mut entries = Vec::new();
+    let (mut entries, mut last) = (Vec::new(), None);
     while entries.len() < query.max
         && let Some(found) = rows.next().map_err(fault::general)?
     {
@@ -192,13 +192,15 @@ pub(super) fn pending(
         let (Some(due), Some(id)) = place else {
             return Err(Error::internal(Damaged));
         };
+        last = Some((due, RecordId(id)));
         // One that is damaged must not keep people from all others.
         match row::read_lean(lean) {
             Some(lean) => entries.push((due, lean.record)),
             None => tracing::error!(error = %Error::Damaged(RecordId(id)), "not listed"),
         }
     }
-    Ok(PendingPage { now, entries })
+    let next = last.filter(|_| entries.len() >= query.max);
+    Ok(PendingPage { now, entries, next })
 }
 
 /// Counts what a tenant is to find out about.

@@ -70,18 +70,22 @@ pub(super) async fn pending(
     let rows = database.run(&LIST, &params, deadline).await?;
     let now: Moment = super::first(&rows)?.try_get(0).map_err(Error::internal)?;
     let mut entries = Vec::with_capacity(rows.len());
+    let (mut looked_at, mut last) = (0, None);
     for row in &rows {
         if let Some(due) = row
             .try_get::<_, Option<Moment>>(1)
             .map_err(Error::internal)?
         {
             let record = RecordRow::read(row, 2).map_err(Error::internal)?;
+            looked_at += 1;
+            last = Some((due.0, super::record_id(&record.id)));
             entries.extend(super::listed(record)?.map(|record| (due.0, record)));
         }
     }
     Ok(PendingPage {
         now: now.0,
         entries,
+        next: last.filter(|_| looked_at >= query.max),
     })
 }
 
