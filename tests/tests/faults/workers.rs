@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use reprise_client::proto::{AuditAction, ListAuditRequest};
-use reprise_client::{Client, Event, Finding, Outcome, Reserve};
+use reprise_client::proto::{AuditAction, ListAuditRequest, RenewRequest, renew_request};
+use reprise_client::{Client, Event, Finding, Outcome};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use super::calls::{LIMIT, body, mark_pending, name, payload, result_of};
+use super::calls::{LIMIT, body, mark_pending, name, reserve, result_of};
 use super::site::{Backend, Site, client};
 
 const RECORDS: usize = 10_000;
@@ -109,14 +109,21 @@ async fn leave_pending(clients: &[Client], count: usize) -> Result<()> {
     Ok(())
 }
 
+/// The lease ends by being renewed with nothing: a short one could end before its answer came.
 async fn give_up(client: &Client, key: &str) -> Result<()> {
-    let reserve = Reserve::new(name(key), payload("the payload")).lease(Duration::from_millis(100));
-    let Outcome::Acquired(acquired) = client.reserve(&reserve).await?.outcome else {
-        anyhow::bail!("{key} was not acquired");
+    let outcome = client.reserve(&reserve(key)).await?.outcome;
+    let Outcome::Acquired(acquired) = outcome else {
+        anyhow::bail!("{key} was not acquired: {outcome:?}");
     };
     let mut doubt = mark_pending(key, &acquired.token, "timeout");
     doubt.check_after = Some(Duration::ZERO.try_into()?);
     client.mark_pending(doubt).await?;
+    let end = RenewRequest {
+        record: Some(name(key)),
+        holder: Some(renew_request::Holder::Token(acquired.token)),
+        lease: Some(Duration::ZERO.try_into()?),
+    };
+    client.renew(end).await?;
     Ok(())
 }
 
@@ -261,7 +268,7 @@ async fn a_worker_killed_with_the_answer_in_hand_leaves_it_to_the_next_one(
             .collect::<Vec<_>>(),
         [1]
     );
-    let again = client.reserve(&super::calls::reserve("k1")).await?;
+    let again = client.reserve(&reserve("k1")).await?;
     assert!(
         matches!(again.outcome, Outcome::Completed(_)),
         "acted once: {again:?}"
