@@ -30,7 +30,6 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::Router;
 use reprise_proto::v1::policy_service_server::PolicyServiceServer;
 use reprise_proto::v1::reconciliation_service_server::ReconciliationServiceServer;
 use reprise_proto::v1::records_service_server::RecordsServiceServer;
@@ -50,12 +49,15 @@ pub use waiting::{Rooms, WaitLimits};
 use crate::tasks::Figures;
 use layers::MESSAGE_BYTES_MAX;
 
-/// All services with their layers, and the switch of their health.
-pub(crate) async fn router(
+/// All services with what happens around them.
+pub(crate) type Front = layers::Front<RepriseServiceServer<reprise::Reprise>>;
+
+/// All services, and the switch of their health.
+pub(crate) async fn front(
     calls: &Arc<Calls>,
     gate: &Arc<Gate>,
     figures: &Arc<Figures>,
-) -> anyhow::Result<(Router, Health)> {
+) -> anyhow::Result<(Front, Health)> {
     let reprise = RepriseServiceServer::new(reprise::Reprise(Arc::clone(calls)));
     let reconciliation =
         ReconciliationServiceServer::new(reconciliation::Reconciliation(Arc::clone(calls)));
@@ -74,15 +76,16 @@ pub(crate) async fn router(
             .register_encoded_file_descriptor_set(reprise_proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let routes = Routes::new(reprise.max_decoding_message_size(MESSAGE_BYTES_MAX))
-        .add_service(reconciliation.max_decoding_message_size(MESSAGE_BYTES_MAX))
+    let others = Routes::new(reconciliation.max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(policy.max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(records.max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(status.max_decoding_message_size(MESSAGE_BYTES_MAX))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?);
-    Ok((layers::around(routes.into_axum_router(), gate), health))
+    let reprise = reprise.max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let front = Front::new(reprise, others.into_axum_router(), gate);
+    Ok((front, health))
 }
 
 /// What the health service says.

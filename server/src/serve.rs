@@ -116,7 +116,7 @@ async fn serve(
         policies: Arc::new(policies),
         rooms,
         mismatches: Arc::new(Mismatches::default()),
-        reports: TaskTracker::new(),
+        policy_changes: TaskTracker::new(),
         draining: draining.clone(),
     });
     let bounds = Bounds {
@@ -126,7 +126,7 @@ async fn serve(
     };
     let gate = Arc::new(Gate::new(bounds, draining.clone()));
     let figures = Arc::new(Figures::default());
-    let (router, health) = grpc::router(&calls, &gate, &figures).await?;
+    let (front, health) = grpc::front(&calls, &gate, &figures).await?;
 
     let upkeep = TaskTracker::new();
     let policies = Arc::clone(&calls.policies).keep_fresh(draining.clone());
@@ -151,7 +151,7 @@ async fn serve(
         }
     }
     upkeep.close();
-    let listener = Listener::new(router, config, draining.clone());
+    let listener = Listener::new(front, config, draining.clone());
     let accepting = tokio::spawn(Arc::clone(&listener).accept(tcp));
     vital(accepting, "the task that accepts connections");
     let life = Life {
@@ -235,12 +235,12 @@ impl Life {
     async fn end(mut self, draining: CancellationToken) -> anyhow::Result<()> {
         draining.cancelled().await;
         self.health.not_serving().await;
-        self.calls.reports.close();
+        self.calls.policy_changes.close();
         let drained = tokio::time::timeout(self.drain, async {
             self.gate.idle().await;
             self.health.end().await;
             self.listener.empty().await;
-            self.calls.reports.wait().await;
+            self.calls.policy_changes.wait().await;
             self.upkeep.wait().await;
             // What the last calls left.
             let store = self.calls.store.as_ref();

@@ -216,7 +216,7 @@ pub enum StartOver {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
     /// After the change, if there was one.
-    pub record: Record,
+    pub record: Box<Record>,
     /// Of that record at `now`.
     pub reading: Reading,
     /// The store's clock at the decision.
@@ -226,7 +226,8 @@ pub struct View {
 impl View {
     /// Reads `record` at `now`.
     #[must_use]
-    pub fn of(record: Record, policy: &Policy, now: Timestamp) -> Self {
+    pub fn of(record: impl Into<Box<Record>>, policy: &Policy, now: Timestamp) -> Self {
+        let record = record.into();
         let reading = Reading::of(&record, policy, now);
         Self {
             record,

@@ -10,7 +10,6 @@ use reprise_domain::reading::View;
 use reprise_domain::{Policy, Reading, Record, RecordName, Refusal, Request, Timestamp};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::Instrument;
 
 use super::convert::Until;
 use super::layers::Deadline;
@@ -32,8 +31,8 @@ pub(crate) struct Calls {
     pub(crate) rooms: Rooms,
     /// Repeats with another payload, until they are written down.
     pub(crate) mismatches: Arc<Mismatches>,
-    /// Reports that are carried out on their own.
-    pub(crate) reports: TaskTracker,
+    /// Changes of policies, which are carried out on their own.
+    pub(crate) policy_changes: TaskTracker,
     /// No calls are taken any more; whoever waits is answered.
     pub(crate) draining: CancellationToken,
 }
@@ -69,17 +68,15 @@ impl Calls {
         self.policies.of(name.tenant(), name.operation())
     }
 
-    /// Has a report decided, also when the caller hangs up after it arrived.
+    /// Has a report decided, also when the caller hangs up after it arrived: the store takes it
+    /// in at once.
     pub(crate) async fn carry_out(
         &self,
         request: Request,
         deadline: Instant,
     ) -> Result<Delivery, Error> {
         let deadline = deadline.max(Instant::now() + REPORT_TIME);
-        let store = Arc::clone(&self.store);
-        let work = async move { store.execute(request, deadline).await };
-        let report = self.reports.spawn(work.in_current_span());
-        Ok(report.await.map_err(Error::internal)??)
+        Ok(self.store.execute(request, deadline).await?)
     }
 
     /// Has a Reserve decided, and waits while somebody else holds the record. Counts

@@ -111,14 +111,13 @@ mod tests {
     };
     use tokio_util::sync::CancellationToken;
     use tokio_util::task::TaskTracker;
-    use tower::ServiceExt;
 
     use super::*;
-    use crate::grpc::{Bounds, Calls, Gate, Policies, Rooms, router};
+    use crate::grpc::{Bounds, Calls, Front, Gate, Policies, Rooms, front};
     use crate::store::Store;
     use crate::store::embedded::{Embedded, Options};
 
-    async fn service(directory: &tempfile::TempDir) -> axum::Router {
+    async fn service(directory: &tempfile::TempDir) -> Front {
         let rooms = Rooms::default();
         let options = Options {
             on_change: Some(rooms.on_change()),
@@ -133,7 +132,7 @@ mod tests {
             policies: Arc::new(policies.unwrap()),
             rooms,
             mismatches: Arc::default(),
-            reports: TaskTracker::new(),
+            policy_changes: TaskTracker::new(),
             draining: draining.clone(),
         });
         let bounds = Bounds {
@@ -142,11 +141,11 @@ mod tests {
             deadline_max: Duration::from_secs(10),
         };
         let gate = Arc::new(Gate::new(bounds, draining));
-        router(&calls, &gate, &Arc::default()).await.unwrap().0
+        front(&calls, &gate, &Arc::default()).await.unwrap().0
     }
 
     /// A Reserve of the same record by the attempt of that byte.
-    async fn reserve(service: &axum::Router, attempt: u8, wait: i64) -> Response {
+    async fn reserve(service: &Front, attempt: u8, wait: i64) -> Response {
         let message = ReserveRequest {
             record: Some(RecordName {
                 tenant: "t".into(),
@@ -174,7 +173,7 @@ mod tests {
             .header("content-type", "application/grpc")
             .body(Body::from(frame))
             .unwrap();
-        service.clone().oneshot(request).await.unwrap()
+        service.clone().answer(request).await
     }
 
     async fn outcome(response: Response) -> Outcome {

@@ -2,20 +2,24 @@
 //! span, admission, the deadline, the size of the message, and errors in our form. Knows
 //! nothing of records.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::extract::Request;
+use axum::middleware::Next;
 use axum::response::Response;
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, Collected, LengthLimitError, Limited};
 use reprise_domain::text::FieldError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tonic::server::NamedService;
 use tonic::{Code, Status};
+use tower::Service;
 use tracing::Instrument;
 
 use super::handover;
@@ -107,54 +111,108 @@ fn timeout(text: &str) -> Option<Duration> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(pub(crate) Instant);
 
-/// Puts the layers around all methods, and an answer behind every unknown path. What is
-/// no gRPC reaches no method, and nothing of it is read.
-pub(crate) fn around(router: Router, gate: &Arc<Gate>) -> Router {
-    router
-        .fallback(unknown_path)
-        .layer(from_fn_with_state(Arc::clone(gate), bound))
-        .route_layer(axum::middleware::from_fn(only_grpc))
-        .layer(axum::middleware::from_fn(observe))
+/// All methods, with what happens around each of them: the service that nearly all calls are
+/// for, called directly, and a router for the others.
+#[derive(Clone)]
+pub(crate) struct Front<S> {
+    usual: S,
+    others: Router,
+    gate: Arc<Gate>,
 }
 
-/// One span for each call. Its methods fill in tenant, operation and record.
-async fn observe(request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    // Paths come from callers: only those of our services are bounded.
-    let method = if path.starts_with(OURS) && path.len() < 100 {
-        path.to_owned()
-    } else {
-        "other".to_owned()
-    };
-    let span = tracing::info_span!(
-        "call",
-        method,
-        tenant = tracing::field::Empty,
-        operation = tracing::field::Empty,
-        record = tracing::field::Empty,
-    );
-    let began = Instant::now();
-    async move {
-        let response = next.run(request).await;
-        let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |s| s.code());
-        tracing::debug!(?code, http = response.status().as_u16(), elapsed = ?began.elapsed(), "answered");
-        response
+impl<S> Front<S>
+where
+    S: Service<Request, Response = http::Response<tonic::body::Body>, Error = Infallible>
+        + NamedService
+        + Clone,
+{
+    /// Puts an answer behind every path that neither knows.
+    pub(crate) fn new(usual: S, others: Router, gate: &Arc<Gate>) -> Self {
+        let others = others
+            .route_layer(axum::middleware::from_fn(refuse_others))
+            .fallback(unknown_path);
+        Self {
+            usual,
+            others,
+            gate: Arc::clone(gate),
+        }
     }
-    .instrument(span)
-    .await
+
+    /// Answers a request, in a span of its own. Its method fills in tenant, operation and
+    /// record.
+    pub(crate) async fn answer(self, request: Request) -> Response {
+        // Paths come from callers: only those of our services are bounded.
+        let method = match request.uri().path() {
+            path if path.starts_with(OURS) && path.len() < 100 => path,
+            _ => "other",
+        };
+        let span = tracing::info_span!(
+            "call",
+            method,
+            tenant = tracing::field::Empty,
+            operation = tracing::field::Empty,
+            record = tracing::field::Empty,
+        );
+        let began = Instant::now();
+        async move {
+            let response = self.routed(request).await;
+            tracing::debug!(
+                code = ?Status::from_header_map(response.headers()).map_or(Code::Ok, |s| s.code()),
+                http = response.status().as_u16(),
+                elapsed = ?began.elapsed(),
+                "answered"
+            );
+            response
+        }
+        .instrument(span)
+        .await
+    }
+
+    async fn routed(self, request: Request) -> Response {
+        let Self {
+            mut usual,
+            mut others,
+            gate,
+        } = self;
+        let is_usual = request.uri().path().strip_prefix('/').is_some_and(|path| {
+            path.strip_prefix(S::NAME)
+                .is_some_and(|rest| rest.starts_with('/'))
+        });
+        if !is_usual {
+            return bound(&gate, request, async |request| {
+                let Ok(answer) = others.call(request).await;
+                answer
+            })
+            .await;
+        }
+        if let Some(refusal) = refusal(request.headers()) {
+            return refusal;
+        }
+        bound(&gate, request, async |request| {
+            let Ok(answer) = usual.call(request).await;
+            answer.map(Body::new)
+        })
+        .await
+    }
 }
 
 /// Refuses what a browser can send to a loopback address on behalf of any web page: simple
 /// requests, whose content type needs no leave, and requests from an origin, of which
 /// none is configured.
-async fn only_grpc(request: Request, next: Next) -> Response {
-    if request.headers().contains_key(header::ORIGIN) {
-        return plain(StatusCode::FORBIDDEN, NO_ORIGINS);
+fn refusal(headers: &HeaderMap) -> Option<Response> {
+    if headers.contains_key(header::ORIGIN) {
+        return Some(plain(StatusCode::FORBIDDEN, NO_ORIGINS));
     }
-    if !is_grpc(request.headers()) {
-        return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, GRPC_ALONE);
+    (!is_grpc(headers)).then(|| plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, GRPC_ALONE))
+}
+
+/// As [`refusal`], of what the router has a method for: no gRPC reaches no method, and
+/// nothing of it is read.
+async fn refuse_others(request: Request, next: Next) -> Response {
+    match refusal(request.headers()) {
+        Some(refusal) => refusal,
+        None => next.run(request).await,
     }
-    next.run(request).await
 }
 
 /// Is the content type `application/grpc`, with a message format or parameters perhaps
@@ -170,9 +228,13 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 
 /// Admission, size and deadline of calls to our services. Others, such as health and
 /// reflection, pass: they are asked while the server drains, and may stream.
-async fn bound(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) -> Response {
+async fn bound(
+    gate: &Gate,
+    mut request: Request,
+    next: impl AsyncFnOnce(Request) -> Response,
+) -> Response {
     if !request.uri().path().starts_with(OURS) {
-        return next.run(request).await;
+        return next(request).await;
     }
     let deadline = match gate.deadline(request.headers()) {
         Ok(deadline) if deadline > Instant::now() => deadline,
@@ -186,8 +248,8 @@ async fn bound(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) 
         let (parts, body) = request.into_parts();
         let body = read(body).await?;
         let _permit = admitted?;
-        let request = Request::from_parts(parts, Body::new(body));
-        Ok(handover::tied(dressed(next.run(request).await)))
+        let request = Request::from_parts(parts, Body::from(body));
+        Ok(handover::tied(dressed(next(request).await)))
     };
     let answered = tokio::select! {
         biased;
@@ -197,9 +259,10 @@ async fn bound(State(gate): State<Arc<Gate>>, mut request: Request, next: Next) 
     answered.unwrap_or_else(refuse)
 }
 
-async fn read(body: Body) -> Result<Collected<bytes::Bytes>, Error> {
+async fn read(body: Body) -> Result<Bytes, Error> {
     let limited = Limited::new(body, MESSAGE_BYTES_MAX + PREFIX_BYTES);
-    limited.collect().await.map_err(|error| {
+    let read = limited.collect().await;
+    read.map(Collected::to_bytes).map_err(|error| {
         if error.is::<LengthLimitError>() {
             too_large()
         } else {
@@ -269,8 +332,6 @@ const NO_ORIGINS: &str = "No web page may call this server.\n";
 
 #[cfg(test)]
 mod tests {
-    use tower::ServiceExt;
-
     use super::*;
 
     async fn asked(gate: &Arc<Gate>, path: &str) -> Response {
@@ -280,7 +341,8 @@ mod tests {
             .header(header::CONTENT_TYPE, "application/grpc")
             .body(Body::empty())
             .unwrap();
-        around(router, gate).oneshot(request).await.unwrap()
+        let (_, health) = tonic_health::server::health_reporter();
+        Front::new(health, router, gate).answer(request).await
     }
 
     #[tokio::test]

@@ -48,7 +48,7 @@ impl Policy {
             }
             Ok::<StoredPolicy, Error>(stored)
         };
-        let stored = self.0.reports.spawn(work).await;
+        let stored = self.0.policy_changes.spawn(work).await;
         let stored = stored.map_err(Error::internal)??;
         Ok(PutPolicyResponse {
             policy: Some(convert::policy_as_stored(&stored)),

@@ -1,16 +1,18 @@
 //! One port for HTTP/1.1 and HTTP/2, with an acceptor of its own: bounded connections
 //! and streams, no delays, keepalive, an age limit, and a goodbye before the end.
 //!
-//! It knows connections and a router, nothing of what is served.
+//! It knows connections and what answers on them, nothing of what is served.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::body::Body;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use rand::RngExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -18,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
+use crate::grpc::Front;
 
 /// For the first bytes of a connection, and for the head of an HTTP/1.1 request.
 const HEAD_TIME: Duration = Duration::from_secs(10);
@@ -33,9 +36,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What every HTTP/2 connection begins with (RFC 9113, section 3.4).
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Accepts connections and serves `router` on them.
+/// Accepts connections and serves `front` on them.
 pub(super) struct Listener {
-    router: Router,
+    front: Front,
     http: auto::Builder<TokioExecutor>,
     room: Arc<Semaphore>,
     age: Duration,
@@ -45,8 +48,8 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Serves `router` until `draining`, within the bounds of `config`.
-    pub(super) fn new(router: Router, config: &Config, draining: CancellationToken) -> Arc<Self> {
+    /// Serves `front` until `draining`, within the bounds of `config`.
+    pub(super) fn new(front: Front, config: &Config, draining: CancellationToken) -> Arc<Self> {
         let mut http = auto::Builder::new(TokioExecutor::new());
         http.http1()
             .timer(TokioTimer::new())
@@ -65,7 +68,7 @@ impl Listener {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(HEADER_LIST_BYTES_MAX);
         Arc::new(Self {
-            router,
+            front,
             http,
             room: Arc::new(Semaphore::new(config.connections_max)),
             age: config.connection_age,
@@ -118,7 +121,11 @@ impl Listener {
             () = self.draining.cancelled() => return Ok(()),
             begun = tokio::time::timeout(HEAD_TIME, begun(&stream)) => begun??,
         }
-        let service = TowerToHyperService::new(self.router.clone());
+        let service = service_fn(|request: http::Request<Incoming>| {
+            // In a box: what carries it moves it about several times.
+            let answer = Box::pin(self.front.clone().answer(request.map(Body::new)));
+            async { Ok::<_, Infallible>(answer.await) }
+        });
         let connection = self.http.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
         let age = self.age.mul_f64(rand::rng().random_range(0.9..=1.1));

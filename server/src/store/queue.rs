@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use reprise_domain::command::{Answer, Command, GiveBack, Outcome, Refusal};
 use reprise_domain::{Record, RecordId, Request, Timestamp, Trace, Work, decide};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
@@ -19,7 +19,7 @@ use super::Error;
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Commands that wait for a batch, over all writers. More wait outside, where a
-    /// caller that hangs up leaves nothing.
+    /// caller that hangs up leaves nothing, except for reports, which are always taken in.
     pub queued_max: usize,
     /// Commands of one batch.
     pub batch_max: usize,
@@ -81,7 +81,9 @@ impl Intake {
         (intake, ends)
     }
 
-    /// Hands a command in and waits for its answer.
+    /// Hands a command in and waits for its answer. What was handed in is carried out although
+    /// nobody waits for it any more, except for a Reserve or a Claim; all others are handed in
+    /// when this is first polled.
     ///
     /// # Errors
     /// What the writer answered; [`Error::Closed`] when there is none any more, and
@@ -93,16 +95,23 @@ impl Intake {
     ) -> Result<Delivery, Error> {
         let late = || Error::unavailable("the deadline passed before the outcome was known");
         let until = tokio::time::Instant::from_std(deadline);
-        let permit = tokio::time::timeout_at(until, Arc::clone(&self.room).acquire_owned())
-            .await
-            .map_err(|_| late())?
-            .map_err(|_| Error::Closed)?;
+        let permit = match Arc::clone(&self.room).try_acquire_owned() {
+            Ok(permit) => Some(permit),
+            Err(TryAcquireError::Closed) => return Err(Error::Closed),
+            // Where a caller that hangs up would leave nothing, a report does not wait.
+            Err(TryAcquireError::NoPermits) if !may_be_dropped(&request.command) => None,
+            Err(TryAcquireError::NoPermits) => {
+                let room = Arc::clone(&self.room).acquire_owned();
+                let permit = tokio::time::timeout_at(until, room).await;
+                Some(permit.map_err(|_| late())?.map_err(|_| Error::Closed)?)
+            }
+        };
         let (reply, answer) = oneshot::channel();
         self.send(Job {
-            request,
+            request: Box::new(request),
             deadline,
             reply: Some(reply),
-            _room: Some(permit),
+            _room: permit,
         })?;
         match tokio::time::timeout_at(until, answer).await {
             Ok(Ok(settled)) => settled,
@@ -125,10 +134,10 @@ impl Intake {
 
     fn give_back(&self, request: &Request, revision: u64) {
         let job = Job {
-            request: Request {
+            request: Box::new(Request {
                 command: Command::GiveBack(GiveBack { revision }),
                 ..request.clone()
-            },
+            }),
             deadline: Instant::now() + std::time::Duration::from_secs(30),
             reply: None,
             _room: None,
@@ -213,7 +222,7 @@ impl Lane {
 
 /// A command that waits for its batch.
 pub(crate) struct Job {
-    pub(crate) request: Request,
+    pub(crate) request: Box<Request>,
     /// Past it the caller has been told that the outcome is unknown.
     pub(crate) deadline: Instant,
     reply: Option<oneshot::Sender<Result<Delivery, Error>>>,
@@ -225,12 +234,9 @@ impl Job {
         self.request.name.id()
     }
 
-    /// A Reserve or a Claim that nobody waits for begins nothing. A report is never dropped.
     fn abandoned(&self) -> bool {
-        matches!(
-            self.request.command,
-            Command::Reserve(_) | Command::Claim(_)
-        ) && self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
+        may_be_dropped(&self.request.command)
+            && self.reply.as_ref().is_some_and(oneshot::Sender::is_closed)
     }
 
     fn bytes(&self) -> usize {
@@ -271,6 +277,11 @@ impl Job {
     }
 }
 
+/// A Reserve or a Claim that nobody waits for begins nothing. A report is never dropped.
+fn may_be_dropped(command: &Command) -> bool {
+    matches!(command, Command::Reserve(_) | Command::Claim(_))
+}
+
 fn content_bytes(content: &reprise_domain::Content) -> usize {
     match &content.body {
         Some(reprise_domain::content::Body::Data(data)) => data.len(),
@@ -294,7 +305,7 @@ pub struct Delivery {
     undelivered: Option<Undelivered>,
 }
 
-struct Undelivered(Intake, Request, u64);
+struct Undelivered(Intake, Box<Request>, u64);
 
 impl Delivery {
     /// Takes the answer to hand it to the transport, with nothing in between that could

@@ -38,7 +38,7 @@ async fn replay(case: &Case, key: &str, content: Content) -> Content {
     let grant = case.reserve(key).await.granted();
     case.complete(&grant, content).await.recorded();
     let view = case.reserve(key).await.replayed();
-    assert_eq!(case.record(key).await, view.record);
+    assert_eq!(case.record(key).await, *view.record);
     view.record.outcome.expect("an outcome").content
 }
 

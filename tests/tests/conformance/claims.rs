@@ -80,7 +80,7 @@ async fn a_claim_never_runs_beside_a_holders_lease(case: &Case) {
 async fn a_claim_is_kept_whole(case: &Case) {
     let (grant, claim) = case.claimed("k").await;
     let record = case.record("k").await;
-    assert_eq!(record, claim.view.record);
+    assert_eq!(record, *claim.view.record);
     let kept = record.claim.expect("a claim");
     assert_eq!((kept.id, kept.fence), (claim.id, claim.fence()));
     assert_eq!((kept.taken_at, kept.lease), (case.now(), CLAIM));
@@ -157,7 +157,7 @@ async fn a_claim_that_was_not_given_out_is_over(case: &Case) {
     let told = case.resolve_by_held(&claim, forged, applied(), false);
     told.await.claim_over(State::Pending);
     let record = case.record("k").await;
-    assert_eq!(record, claim.view.record, "and sets nothing");
+    assert_eq!(record, *claim.view.record, "and sets nothing");
     assert!(case.evidence("k").await.is_empty());
 }
 
@@ -174,7 +174,7 @@ async fn a_claim_of_another_record_is_over(case: &Case) {
     told.await.claim_over(State::Pending);
     assert_eq!(
         case.record("b").await,
-        other.view.record,
+        *other.view.record,
         "and sets nothing"
     );
 }

@@ -107,7 +107,7 @@ async fn an_acknowledged_change_is_found_at_once(case: &Case) {
         let grant = case.reserve(&key).await.granted();
         assert_eq!(case.record(&key).await, *grant.record());
         let view = case.complete(&grant, result()).await.recorded();
-        assert_eq!(case.record(&key).await, view.record);
+        assert_eq!(case.record(&key).await, *view.record);
     }
 }
 

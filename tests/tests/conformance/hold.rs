@@ -40,7 +40,7 @@ async fn a_grant_after_a_failure_is_held(case: &Case) {
     let record = case.record("k").await;
     let held = holding(case, Policy::default());
     let view = held.reserve("k").await.held().expect("a record");
-    assert_eq!(view.record, record);
+    assert_eq!(*view.record, record);
     assert_eq!(case.record("k").await, record);
     assert_eq!(case.reserve("k").await.granted().number(), 2);
 }
@@ -75,7 +75,7 @@ async fn a_resolvers_take_over_is_held_and_leaves_the_claim(case: &Case) {
     };
     held.resolve_by(&claim, finding.clone()).await.held();
     held.resolve("k", finding.clone()).await.held();
-    assert_eq!(case.record("k").await, claim.view.record);
+    assert_eq!(case.record("k").await, *claim.view.record);
     case.renew_claim(&claim, None).await.claimed();
     case.resolve_by(&claim, finding).await.granted();
 }

@@ -239,7 +239,7 @@ async fn a_mark_after_the_claim_is_refused(case: &Case) {
     let (grant, claim) = case.claimed("k").await;
     case.mark_sending(&grant).await.refused(Refusal::Claimed);
     case.renew(&grant, None).await.refused(Refusal::Claimed);
-    assert_eq!(case.record("k").await, claim.view.record);
+    assert_eq!(case.record("k").await, *claim.view.record);
 }
 
 async fn a_mark_after_the_claim_ran_out_is_refused_too(case: &Case) {

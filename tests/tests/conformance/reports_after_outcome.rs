@@ -53,7 +53,7 @@ async fn stays(case: &Case, state: State, evidence: usize) {
 async fn completed_then_the_same_complete(case: &Case) {
     let grant = case.completed("k").await;
     let view = case.complete(&grant, result()).await.repeated();
-    assert_eq!(view.record, case.record("k").await);
+    assert_eq!(*view.record, case.record("k").await);
     stays(case, State::Completed, 0).await;
 }
 

@@ -64,7 +64,7 @@ async fn completes(case: &Case, grant: &Grant) {
     let view = case.complete(grant, result()).await.recorded();
     assert_eq!(view.reading, Reading::Completed { gone: false });
     let record = case.record("k").await;
-    assert_eq!(record, view.record);
+    assert_eq!(record, *view.record);
     assert_eq!(record.state, State::Completed);
     let outcome = record.outcome.expect("an outcome on record");
     assert_eq!(outcome.content, result());
@@ -77,7 +77,7 @@ async fn completes(case: &Case, grant: &Grant) {
 async fn fails(case: &Case, grant: &Grant, kind: FailureKind, state: State) {
     let view = case.fail(grant, kind, error()).await.recorded();
     let record = case.record("k").await;
-    assert_eq!(record, view.record);
+    assert_eq!(record, *view.record);
     assert_eq!(record.state, state);
     let outcome = record.outcome.expect("an outcome on record");
     assert_eq!(outcome.content, error());
@@ -88,7 +88,7 @@ async fn fails(case: &Case, grant: &Grant, kind: FailureKind, state: State) {
 async fn pends(case: &Case, grant: &Grant, reason: PendingReason) -> Record {
     let view = case.mark_pending(grant, "timed out").await.recorded();
     let record = case.record("k").await;
-    assert_eq!(record, view.record);
+    assert_eq!(record, *view.record);
     assert_eq!(record.state, State::Pending);
     let pending = record.pending.clone().expect("pending, as written");
     assert_eq!((pending.reason, &*pending.detail), (reason, "timed out"));
@@ -103,7 +103,7 @@ async fn is_leased(case: &Case, view: reprise_domain::View, sent: bool) {
         }
     );
     let record = case.record("k").await;
-    assert_eq!(record, view.record);
+    assert_eq!(record, *view.record);
     assert_eq!(record.state, State::Processing);
     assert_eq!(record.attempt.lease_end, case.now().after(secs(30)));
     assert_eq!((record.attempt.sent, record.attempt.used), (sent, true));

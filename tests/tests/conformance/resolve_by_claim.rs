@@ -169,7 +169,7 @@ async fn a_superseded_claim_resolves_nothing(case: &Case) {
             .claim_over(State::Pending);
     }
     let record = case.record("k").await;
-    assert_eq!(record, second.view.record);
+    assert_eq!(record, *second.view.record);
     case.resolve_by(&second, Finding::NotApplied)
         .await
         .recorded();

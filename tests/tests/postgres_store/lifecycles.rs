@@ -43,7 +43,7 @@ async fn a_completed_record_is_replayed_byte_for_byte() -> Result<()> {
             let Ok(Answer::Outcome(_, view)) = again else {
                 panic!("{version}: {again:?}");
             };
-            assert_eq!(view.record, record, "{version}");
+            assert_eq!(*view.record, record, "{version}");
             store.close().await?;
         }
     }

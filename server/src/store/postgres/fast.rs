@@ -9,17 +9,18 @@ use tokio_postgres::types::Type;
 use super::column::{Blob, Moment};
 use super::database::{Database, Fault, TIMELINE};
 use super::fresh::{self, FreshArrays};
-use super::held::{self, PlanArrays};
+use super::held::{self, PlanArrays, PlanRow};
 use super::plan::HeldPlan;
 use super::row::RecordRow;
 use super::safety;
 
 static SQL: LazyLock<String> = LazyLock::new(|| {
     format!(
-        // Rows are locked first, skipping those that others hold, and the clock is read
-        // after that, so that no lease is judged or given out by a time that waited. An
-        // insert may still wait, for another session's open insert of the same key: that
-        // is bounded, and the time is read again at the end.
+        // Rows whose lease is judged or moved are locked first, skipping those that others
+        // hold, and the clock is read after that, so that no lease is judged or given out by
+        // a time that waited. Outcomes do not depend on the time: they are written without
+        // that. They may wait for whoever holds the row, and an insert for another session's
+        // open insert of the same key: that is bounded, and the time is read again at the end.
         "with p as materialized (
             select * from {plans}
         ), held as materialized (
@@ -39,9 +40,9 @@ static SQL: LazyLock<String> = LazyLock::new(|| {
         left join (select f.id as fresh_id, r.* from changed r full join fresh f on f.id = r.id) x
             on true",
         durable_commit = safety::durable_commit("$3"),
-        plans = held::plans(4),
+        plans = held::plans(5),
         update = held::update(),
-        insert = fresh::insert(4 + PlanArrays::NAMES.len()),
+        insert = fresh::insert(5 + PlanArrays::NAMES.len()),
     )
 });
 
@@ -73,12 +74,20 @@ pub(super) async fn fast(
 ) -> Result<Settled, Fault> {
     let (mut records, mut plans) = (FreshArrays::default(), PlanArrays::default());
     fresh.for_each(|record| records.push(record.into()));
-    held.for_each(|plan| plans.push(plan.into()));
+    let mut locked: Vec<Blob> = Vec::new();
+    for plan in held {
+        let row = PlanRow::from(plan);
+        if row.lease_must_run {
+            locked.push(row.id.clone());
+        }
+        plans.push(row);
+    }
     let (now, timeout) = (database.test_now(), super::LOCK_TIMEOUT);
     let commit = database.if_commit_is_off();
     let mut params = super::prologue(&now);
     params.push((&timeout, Type::TEXT));
     params.push((&commit, Type::TEXT));
+    params.push((&locked, Type::BYTEA_ARRAY));
     params.extend(plans.params());
     params.extend(records.params());
     let clocked = database.run_clocked(&SQL, &params).await?;

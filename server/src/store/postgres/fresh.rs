@@ -35,7 +35,8 @@ columns! {
     }
 }
 
-/// Inserts the planned records whose keys are free, with the clock of `clock c`.
+/// Inserts the planned records whose keys are free, with the clock of `clock c`, in their
+/// order.
 pub(super) fn insert(first_param: usize) -> String {
     format!(
         "insert into reprise.record (
@@ -52,7 +53,6 @@ pub(super) fn insert(first_param: usize) -> String {
             c.now + p.repeat_in * interval '1 microsecond', p.why, p.owner,
             p.correlation_id, p.instruction
         from {plans} cross join clock c
-        order by p.id
         on conflict (id) do nothing
         returning id",
         plans = unnest(first_param, "p", FreshArrays::NAMES),

@@ -57,8 +57,8 @@ pub(super) fn plans(first_param: usize) -> String {
     unnest(first_param, "p", PlanArrays::NAMES)
 }
 
-/// Carries out the plans `p` on those of the locked rows `held` that are as assumed, with
-/// the clock of `clock c`.
+/// Carries out the plans `p` on rows that are as assumed, with the clock of `clock c`; those
+/// that depend on the lease only on rows that are locked, `held`.
 pub(super) fn update() -> String {
     let of_outcome: Vec<String> = OF_OUTCOME
         .iter()
@@ -85,8 +85,9 @@ pub(super) fn update() -> String {
             memory_until = case when p.recorded
                 then c.now + p.memory_in * interval '1 microsecond' else r.memory_until end,
             {of_outcome}
-        from p join held h on h.id = p.id cross join clock c
+        from p cross join clock c
         where r.id = p.id and r.tenant = p.tenant
+            and (not p.lease_must_run or p.id in (select id from held))
             and r.state = 1 and r.attempt = p.attempt and r.fence = p.fence
             and not (r.key_spent or r.unaccounted or r.contradicted)
             and r.report_kind is null and r.given_back is null and r.pending_digests is null

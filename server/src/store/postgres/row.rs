@@ -457,8 +457,8 @@ fn split<const N: usize>(
         .collect()
 }
 
-/// A record of moments as offsets, moved to where the clock stands.
-pub(super) fn shifted(mut record: Record, now: Timestamp) -> Record {
+/// Moves a record of moments as offsets to where the clock stands.
+pub(super) fn shift(record: &mut Record, now: Timestamp) {
     let shift = |moment: &mut Timestamp| moment.0 = moment.0.saturating_add(now.0);
     let attempt = &mut record.attempt;
     shift(&mut record.created_at);
@@ -467,11 +467,13 @@ pub(super) fn shifted(mut record: Record, now: Timestamp) -> Record {
     shift(&mut attempt.lease_end);
     attempt.repeat_until.as_mut().map(shift);
     attempt.fence = attempt.fence.max(u64::try_from(now.0).unwrap_or(0));
-    record.outcome = record.outcome.map(|outcome| shifted_outcome(outcome, now));
-    record
+    record.outcome = record
+        .outcome
+        .take()
+        .map(|outcome| shifted_outcome(outcome, now));
 }
 
-/// As [`shifted`], of an outcome.
+/// As [`shift`], of an outcome.
 pub(super) fn shifted_outcome(mut outcome: Outcome, now: Timestamp) -> Outcome {
     for moment in [
         &mut outcome.recorded_at,

@@ -51,7 +51,7 @@ const HORIZON: &str = "with clock as materialized (
 static VISIT: LazyLock<String> = LazyLock::new(|| {
     format!(
         "with place as materialized (
-            select granted_at, id from reprise.walk for update skip locked
+            select granted_at, id from reprise.walk where one limit 1 for update skip locked
         ), clock as materialized (
             select coalesce($1, clock_timestamp()) as now,
                 set_config('lock_timeout', $2, true), {durable_commit}

@@ -17,7 +17,7 @@ use super::database::{Database, Fault};
 use super::fast::{Inserted, fast};
 use super::plan::{self, HeldPlan, Plan};
 use super::read::read;
-use super::row::{RecordRow, shifted, shifted_outcome};
+use super::row::{RecordRow, shift, shifted_outcome};
 use super::write::{Write, Written, write};
 use super::{Config, record, record_id};
 use crate::store::queue::{Folded, Intake, Job, Lane, by_record, fold};
@@ -169,12 +169,15 @@ impl Writer {
     /// assumed one.
     async fn fast(
         self: &Arc<Self>,
-        fresh: Vec<Planned<Record>>,
-        held: Vec<Planned<HeldPlan>>,
+        mut fresh: Vec<Planned<Record>>,
+        mut held: Vec<Planned<HeldPlan>>,
     ) -> Vec<Group> {
         if fresh.is_empty() && held.is_empty() {
             return Vec::new();
         }
+        // Everybody goes through the rows in one order, so that nobody waits in a circle.
+        fresh.sort_unstable_by_key(|planned| planned.job.id());
+        held.sort_unstable_by_key(|planned| planned.job.id());
         let records = fresh.iter().map(|planned| &*planned.plan);
         let plans = held.iter().map(|planned| &*planned.plan);
         let settled = match fast(&self.database, records, plans).await {
@@ -205,7 +208,8 @@ impl Writer {
                 continue;
             };
             self.changed(&row.id);
-            let record = shifted(*planned.plan, row.granted_at);
+            let mut record = planned.plan;
+            shift(&mut record, row.granted_at);
             if row.now >= record.attempt.lease_end {
                 // It waited for so long that the lease is over: as if asked again.
                 taken.push((row.id, vec![planned.job]));
@@ -417,7 +421,7 @@ impl Unwritten {
             .answers
             .iter()
             .filter_map(|(_, answer)| match answer {
-                Ok(answer) => view(answer).map(|view| &view.record),
+                Ok(answer) => view(answer).map(|view| &*view.record),
                 Err(_) => None,
             });
         let seen = self.base.iter().chain(answered);
@@ -474,7 +478,7 @@ fn answer(
 }
 
 /// The same answer with another view.
-fn viewed(answer: Answer, of: impl FnOnce(Record) -> View) -> Answer {
+fn viewed(answer: Answer, of: impl FnOnce(Box<Record>) -> View) -> Answer {
     match answer {
         Answer::Outcome(outcome, view) => Answer::Outcome(outcome, of(view.record)),
         Answer::Reported(disposition, view) => Answer::Reported(disposition, of(view.record)),

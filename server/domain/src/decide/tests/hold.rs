@@ -27,7 +27,7 @@ fn is_held(row: Row, attempt: u8) {
         unreachable!("just seen");
     };
     let kept = before.filter(|_| row.reads() != Reading::Over);
-    assert_eq!(view.map(|view| view.record), kept);
+    assert_eq!(view.map(|view| *view.record), kept);
     let mut row = row.under(enforced);
     assert_eq!(row.ask(reserve(attempt)).outcome(), ACQUIRED);
 }

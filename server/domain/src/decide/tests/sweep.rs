@@ -41,7 +41,7 @@ fn closes(mut row: Row) {
 fn writes(mut row: Row, reason: PendingReason, since: Timestamp, due: Timestamp) -> Row {
     let before = row.record().clone();
     let told = sweep(&mut row);
-    assert!(matches!(&told.answer, Ok(Answer::Closed(view)) if view.record == *row.record()));
+    assert!(matches!(&told.answer, Ok(Answer::Closed(view)) if *view.record == *row.record()));
     let work = Work::FindOut {
         due,
         since,
