@@ -32,9 +32,6 @@ use report::Report;
 use wire::Endpoint;
 use world::World;
 
-/// Largest payload, in bytes: what a request has room for.
-const PAYLOAD_BYTES_MAX: u64 = BODY_BYTES_MAX as u64;
-
 /// Put load on a server, measure it, and check its answers
 ///
 /// Writes records into the server's store. Exits with 1 when an answer broke a promise,
@@ -81,11 +78,11 @@ pub(crate) struct BenchFlags {
     keys: u32,
     /// Size of a payload; 0 sends a ready fingerprint in its place
     #[arg(long, default_value = "100", value_name = "BYTES", help_heading = "Load",
-          value_parser = clap::value_parser!(u64).range(0..=PAYLOAD_BYTES_MAX))]
+          value_parser = clap::value_parser!(u64).range(0..=BODY_BYTES_MAX))]
     payload_bytes: u64,
     /// Size of a result
     #[arg(long, default_value = "70", value_name = "BYTES", help_heading = "Load",
-          value_parser = clap::value_parser!(u64).range(0..=BODY_BYTES_MAX as u64))]
+          value_parser = clap::value_parser!(u64).range(0..=BODY_BYTES_MAX))]
     result_bytes: u64,
     /// How long hot-key and busy let the server hold an answer: 1ms to 30s, or 0; default
     /// 5s for hot-key, 0 for busy
