@@ -27,6 +27,11 @@ build: ## build the service as released, into target/release/reprise
 test: test-tools ## install what the tests need, then run all of them
 	scripts/test.sh $(ARGS)
 
+.PHONY: microbench
+microbench: ## measure what needs no store: canonical JSON, decide, conversion; ARGS filter
+	cargo bench --locked -p reprise-fingerprint -p reprise-domain -p reprise \
+		--bench canonical --bench domain --bench convert -- $(ARGS)
+
 .PHONY: test-tools
 test-tools: ## install what the tests need: PostgreSQL 15 and 18, PgBouncer
 	scripts/tools.sh test

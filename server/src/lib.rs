@@ -19,6 +19,8 @@
 pub mod cli;
 pub mod config;
 pub mod grpc;
+#[doc(hidden)]
+pub mod microbench;
 pub mod serve;
 pub mod store;
 mod tasks;

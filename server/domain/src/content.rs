@@ -87,10 +87,17 @@ impl Content {
     /// Tells whether two contents are the same. A body and its omitted form are.
     #[must_use]
     pub fn digest(&self) -> Sha {
+        self.digests().0
+    }
+
+    /// [`Content::digest`] and [`Content::core_digest`], which it is made from.
+    #[must_use]
+    pub fn digests(&self) -> (Sha, Sha) {
+        let core = self.core_digest();
         let mut hash = Parts::new("reprise-content-1");
-        hash.part(&self.core_digest());
+        hash.part(&core);
         self.headers_and_body(&mut hash);
-        hash.finish()
+        (hash.finish(), core)
     }
 
     /// As [`Content::digest`], without headers and body.
@@ -136,8 +143,10 @@ impl Content {
             ("provider_reference", &mut self.provider_reference),
         ];
         for (name, value) in texts {
-            let path = format!("{field}.{name}");
-            *value = text::adjust(&path, std::mem::take(value), &mut adjusted);
+            if !text::fits(value) {
+                let path = format!("{field}.{name}");
+                *value = text::adjust(&path, std::mem::take(value), &mut adjusted);
+            }
         }
         self.headers = keep_headers(self.headers, field, policy, &mut adjusted);
         if let Some(body @ Body::Data(data)) = &self.body

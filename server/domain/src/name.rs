@@ -1,10 +1,11 @@
 //! What a record is called: the identity, and the two texts computed from it.
 
 use std::fmt;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use crate::text::FieldError;
+use crate::text::{self, FieldError};
 
 /// Bytes of a tenant, an operation or a subject.
 pub const PART_BYTES_MAX: usize = 128;
@@ -12,13 +13,13 @@ pub const PART_BYTES_MAX: usize = 128;
 pub const KEY_BYTES_MAX: usize = 255;
 
 /// The identity of a record: four texts, each compared byte by byte. One that exists is
-/// valid.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// valid. Copies share the texts.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct RecordName {
-    tenant: String,
-    operation: String,
-    subject: String,
-    key: String,
+    /// Tenant, operation, subject and key, one after the other.
+    texts: Arc<str>,
+    /// Where the first three of them end; all of them together have less than 1 KiB.
+    ends: [u16; 3],
     id: RecordId,
 }
 
@@ -28,51 +29,58 @@ impl RecordName {
     /// # Errors
     /// Names the first field that is not allowed, as `record.<part>`.
     pub fn new(
-        tenant: impl Into<String>,
-        operation: impl Into<String>,
-        subject: impl Into<String>,
-        key: impl Into<String>,
+        tenant: impl AsRef<str>,
+        operation: impl AsRef<str>,
+        subject: impl AsRef<str>,
+        key: impl AsRef<str>,
     ) -> Result<Self, FieldError> {
-        let (tenant, operation) = (tenant.into(), operation.into());
-        let (subject, key) = (subject.into(), key.into());
-        check_word("record.tenant", &tenant)?;
-        check_word("record.operation", &operation)?;
+        let (tenant, operation) = (tenant.as_ref(), operation.as_ref());
+        let (subject, key) = (subject.as_ref(), key.as_ref());
+        check_word("record.tenant", tenant)?;
+        check_word("record.operation", operation)?;
         if !subject.is_empty() {
-            check_free("record.subject", &subject, 0, PART_BYTES_MAX)?;
+            check_free("record.subject", subject, 0, PART_BYTES_MAX)?;
         }
-        check_free("record.key", &key, 1, KEY_BYTES_MAX)?;
-        let id = RecordId::of([&tenant, &operation, &subject, &key]);
+        check_free("record.key", key, 1, KEY_BYTES_MAX)?;
+        let parts = [tenant, operation, subject, key];
+        let mut texts = String::with_capacity(parts.iter().map(|part| part.len()).sum());
+        let ends = parts.map(|part| {
+            texts.push_str(part);
+            texts.len() as u16
+        });
         Ok(Self {
-            tenant,
-            operation,
-            subject,
-            key,
-            id,
+            texts: texts.into(),
+            ends: [ends[0], ends[1], ends[2]],
+            id: RecordId::of(parts),
         })
     }
 
     /// Who owns the record.
     #[must_use]
     pub fn tenant(&self) -> &str {
-        &self.tenant
+        self.part(0, self.ends[0])
     }
 
     /// What is to be done once.
     #[must_use]
     pub fn operation(&self) -> &str {
-        &self.operation
+        self.part(self.ends[0], self.ends[1])
     }
 
     /// On whose behalf; empty when the tenant itself acts.
     #[must_use]
     pub fn subject(&self) -> &str {
-        &self.subject
+        self.part(self.ends[1], self.ends[2])
     }
 
     /// The caller's key.
     #[must_use]
     pub fn key(&self) -> &str {
-        &self.key
+        &self.texts[usize::from(self.ends[2])..]
+    }
+
+    fn part(&self, from: u16, to: u16) -> &str {
+        &self.texts[usize::from(from)..usize::from(to)]
     }
 
     /// Computed from the four parts.
@@ -85,6 +93,18 @@ impl RecordName {
     #[must_use]
     pub fn effect_key(&self, generation: u32) -> EffectKey {
         self.id.effect_key(generation)
+    }
+}
+
+impl fmt::Debug for RecordName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordName")
+            .field("tenant", &self.tenant())
+            .field("operation", &self.operation())
+            .field("subject", &self.subject())
+            .field("key", &self.key())
+            .field("id", &self.id)
+            .finish()
     }
 }
 
@@ -105,7 +125,7 @@ pub fn check_word(field: &str, text: &str) -> Result<(), FieldError> {
 
 fn check_free(field: &str, text: &str, least: usize, most: usize) -> Result<(), FieldError> {
     let blank = text.chars().all(char::is_whitespace);
-    if text.len() > most || blank || text.chars().any(char::is_control) {
+    if text.len() > most || blank || text::has_control(text) {
         return Err(FieldError::new(
             field,
             format!(
@@ -167,7 +187,9 @@ impl RecordId {
 
 impl fmt::Display for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let mut text = [0; 64];
+        write_hex(&self.0, &mut text);
+        f.write_str(ascii(&text))
     }
 }
 
@@ -175,6 +197,19 @@ impl fmt::Debug for RecordId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// Writes two digits for each byte; `out` has room for just these.
+fn write_hex(bytes: &[u8], out: &mut [u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (byte, pair) in bytes.iter().zip(out.chunks_exact_mut(2)) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 0xf)];
+    }
+}
+
+fn ascii(text: &[u8]) -> &str {
+    str::from_utf8(text).expect("digits and hyphens are UTF-8")
 }
 
 fn hex_digit(digit: u8) -> Option<u8> {
@@ -252,15 +287,18 @@ impl fmt::Display for EffectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (high, middle, low) = (self.0 >> 74, self.0 >> 62 & 0xfff, self.0 & ((1 << 62) - 1));
         let uuid = high << 80 | 8 << 76 | middle << 64 | 0b10 << 62 | low;
-        write!(
-            f,
-            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            uuid >> 96,
-            uuid >> 80 & 0xffff,
-            uuid >> 64 & 0xffff,
-            uuid >> 48 & 0xffff,
-            uuid & 0xffff_ffff_ffff
-        )
+        let uuid = uuid.to_be_bytes();
+        let mut text = [b'-'; 36];
+        for (bytes, place) in [
+            (&uuid[..4], 0..8),
+            (&uuid[4..6], 9..13),
+            (&uuid[6..8], 14..18),
+            (&uuid[8..10], 19..23),
+            (&uuid[10..], 24..36),
+        ] {
+            write_hex(bytes, &mut text[place]);
+        }
+        f.write_str(ascii(&text))
     }
 }
 

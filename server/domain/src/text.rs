@@ -31,13 +31,26 @@ impl FieldError {
 /// # Errors
 /// Names the field and what is allowed.
 pub fn check(field: &str, text: String) -> Result<String, FieldError> {
-    if text.len() > TEXT_BYTES_MAX || text.chars().any(char::is_control) {
+    if !fits(&text) {
         return Err(FieldError::new(
             field,
             "at most 255 bytes of UTF-8 without control characters",
         ));
     }
     Ok(text)
+}
+
+/// Is `text` accepted as it is, before the effect and after it?
+pub(crate) fn fits(text: &str) -> bool {
+    text.len() <= TEXT_BYTES_MAX && !has_control(text)
+}
+
+/// Is there a control character? Texts of ASCII alone are looked through byte by byte.
+pub(crate) fn has_control(text: &str) -> bool {
+    if text.is_ascii() {
+        return text.bytes().any(|byte| byte.is_ascii_control());
+    }
+    text.chars().any(char::is_control)
 }
 
 /// What was done to a part of a report that could not be kept as sent.
@@ -65,7 +78,7 @@ pub struct Adjustment {
 /// Makes `text` acceptable to [`check`], noting what was done.
 pub fn adjust(field: &str, text: String, adjusted: &mut Vec<Adjustment>) -> String {
     let mut text = text;
-    if text.chars().any(char::is_control) {
+    if has_control(&text) {
         text = text
             .chars()
             .map(|c| if c.is_control() { '\u{FFFD}' } else { c })

@@ -15,9 +15,10 @@ pub const TOKEN_BYTES: usize = 29;
 const FORM_ATTEMPT: u8 = 1;
 const FORM_CLAIM: u8 = 2;
 
-/// The secret that all servers of one database share.
+/// The secret that all servers of one database share, as the state of a MAC that has taken
+/// it in: each token begins with a copy.
 #[derive(Clone)]
-pub struct TokenKey([u8; 32]);
+pub struct TokenKey(Hmac<Sha256>);
 
 impl std::fmt::Debug for TokenKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -29,7 +30,7 @@ impl TokenKey {
     /// Wraps 32 random bytes.
     #[must_use]
     pub fn new(secret: [u8; 32]) -> Self {
-        Self(secret)
+        Self(Hmac::new_from_slice(&secret).expect("HMAC takes keys of every length"))
     }
 
     /// The token of a grant.
@@ -89,8 +90,7 @@ impl TokenKey {
     }
 
     fn mac(&self, record: &RecordId, head: &[u8]) -> [u8; 16] {
-        let mut mac =
-            Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes keys of every length");
+        let mut mac = self.0.clone();
         mac.update(b"reprise-token-1");
         mac.update(&record.0);
         mac.update(head);

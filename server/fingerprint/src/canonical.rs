@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::parse::{self, Member, Value};
+use crate::parse::{self, Member, Span, Tree, Value};
 use crate::pointer::index;
 use crate::text::write_quoted;
 use crate::{CanonicalError, Rule};
@@ -24,7 +24,7 @@ pub fn canonicalize(document: &[u8], rule: &Rule) -> Result<Vec<u8>, CanonicalEr
 }
 
 /// A document that has a canonical form under every rule.
-pub(crate) struct Document<'a>(Value<'a>);
+pub(crate) struct Document<'a>(Tree<'a>);
 
 impl<'a> Document<'a> {
     pub(crate) fn parse(document: &'a [u8]) -> Result<Self, CanonicalError> {
@@ -34,7 +34,7 @@ impl<'a> Document<'a> {
     }
 
     pub(crate) fn write(&self, rule: &Rule, out: &mut Vec<u8>) {
-        write_value(&self.0, Some(&Marks::of(rule)), out);
+        self.0.write(&self.0.root, Some(&Marks::of(rule)), out);
     }
 }
 
@@ -63,66 +63,68 @@ impl<'r> Marks<'r> {
     }
 }
 
-/// Writes `value`; `marks` are those at its place, and none where no pointer leads.
-fn write_value(value: &Value<'_>, marks: Option<&Marks<'_>>, out: &mut Vec<u8>) {
-    match value {
-        Value::Plain(form) => out.extend_from_slice(form),
-        Value::Respelled(form) => out.extend_from_slice(form),
-        Value::Array(elements) => write_array(elements, marks, out),
-        Value::Object(members) => write_object(members, marks, out),
-    }
-}
-
-fn write_object(members: &[Member<'_>], marks: Option<&Marks<'_>>, out: &mut Vec<u8>) {
-    out.push(b'{');
-    let before = out.len();
-    for Member { name, value, .. } in members {
-        let marks = marks.and_then(|marks| marks.below.get(name));
-        if marks.is_some_and(|marks| marks.ignore) {
-            continue;
+impl Tree<'_> {
+    /// Writes `value`; `marks` are those at its place, and none where no pointer leads.
+    fn write(&self, value: &Value<'_>, marks: Option<&Marks<'_>>, out: &mut Vec<u8>) {
+        match *value {
+            Value::Plain(form) => out.extend_from_slice(form),
+            Value::Respelled(form) => out.extend_from_slice(self.form(form)),
+            Value::Array(elements) => self.write_array(elements, marks, out),
+            Value::Object(members) => self.write_object(members, marks, out),
         }
-        match name {
-            // What was written without escapes needs none.
-            Cow::Borrowed(name) => {
-                out.push(b'"');
-                out.extend_from_slice(name.as_bytes());
-                out.push(b'"');
+    }
+
+    fn write_object(&self, members: Span, marks: Option<&Marks<'_>>, out: &mut Vec<u8>) {
+        out.push(b'{');
+        let before = out.len();
+        for Member { name, value, .. } in self.members(members) {
+            let marks = marks.and_then(|marks| marks.below.get(name));
+            if marks.is_some_and(|marks| marks.ignore) {
+                continue;
             }
-            Cow::Owned(name) => write_quoted(name, out),
+            match name {
+                // What was written without escapes needs none.
+                Cow::Borrowed(name) => {
+                    out.push(b'"');
+                    out.extend_from_slice(name.as_bytes());
+                    out.push(b'"');
+                }
+                Cow::Owned(name) => write_quoted(name, out),
+            }
+            out.push(b':');
+            self.write(value, marks, out);
+            out.push(b',');
         }
-        out.push(b':');
-        write_value(value, marks, out);
-        out.push(b',');
+        close(before, b'}', out);
     }
-    close(before, b'}', out);
-}
 
-fn write_array(elements: &[Value<'_>], marks: Option<&Marks<'_>>, out: &mut Vec<u8>) {
-    let marks_at: BTreeMap<usize, &Marks<'_>> = marks
-        .into_iter()
-        .flat_map(|marks| &marks.below)
-        .filter_map(|(token, marks)| Some((index(token)?, marks)))
-        .collect();
-    let unordered = marks.is_some_and(|marks| marks.unordered);
-    let mut spans = Vec::new();
-    out.push(b'[');
-    let before = out.len();
-    for (index, element) in elements.iter().enumerate() {
-        let marks = marks_at.get(&index).copied();
-        if marks.is_some_and(|marks| marks.ignore) {
-            continue;
+    fn write_array(&self, elements: Span, marks: Option<&Marks<'_>>, out: &mut Vec<u8>) {
+        let marks_at: BTreeMap<usize, &Marks<'_>> = marks
+            .into_iter()
+            .flat_map(|marks| &marks.below)
+            .filter_map(|(token, marks)| Some((index(token)?, marks)))
+            .collect();
+        let unordered = marks.is_some_and(|marks| marks.unordered);
+        let mut spans = Vec::new();
+        out.push(b'[');
+        let before = out.len();
+        for (index, element) in self.elements(elements).iter().enumerate() {
+            let marks = marks_at.get(&index).copied();
+            if marks.is_some_and(|marks| marks.ignore) {
+                continue;
+            }
+            let start = out.len();
+            self.write(element, marks, out);
+            if unordered {
+                spans.push(start..out.len());
+            }
+            out.push(b',');
         }
-        let start = out.len();
-        write_value(element, marks, out);
         if unordered {
-            spans.push(start..out.len());
+            sort_spans(spans, before, out);
         }
-        out.push(b',');
+        close(before, b']', out);
     }
-    if unordered {
-        sort_spans(spans, before, out);
-    }
-    close(before, b']', out);
 }
 
 /// Puts `spans`, each followed by a comma and together all of `out` from `before`, in the order

@@ -1,5 +1,7 @@
 //! Numbers as ECMAScript writes them (RFC 8785, 3.2.2.3), and only those that it writes exactly.
 
+use std::io::Write as _;
+
 /// A double's shortest form has at most this many significant digits.
 const DIGITS_MAX: usize = 17;
 
@@ -19,23 +21,28 @@ const FORM_LEN_MAX: usize = 32;
 ///
 /// Quick, and enough for most numbers that programs write; [`write`] judges all others.
 pub(crate) fn without_trailing_zeros(text: &str) -> Option<&str> {
-    let has_fraction = text.contains('.');
+    let has_fraction = text.as_bytes().contains(&b'.');
     let form = if has_fraction {
-        text.trim_end_matches('0').trim_end_matches('.')
+        let digits = text.bytes().rev().take_while(|&byte| byte == b'0').count();
+        let form = &text[..text.len() - digits];
+        form.strip_suffix('.').unwrap_or(form)
     } else {
         text
     };
+    let magnitude = form.strip_prefix('-').unwrap_or(form);
     let is_form = if form.len() <= DIGITS_ALWAYS_EXACT {
         // ECMAScript writes smaller fractions with an exponent, and zero without a sign.
-        !form.trim_start_matches('-').starts_with("0.000000") && form != "-0"
-    } else {
+        !magnitude.starts_with("0.000000") && form != "-0"
+    } else if has_fraction {
         // serde_json has fewer numbers without exponent than ECMAScript, in the same form but for
         // whole ones, which it writes with a fraction.
-        has_fraction
-            && form.len() <= FORM_LEN_MAX
+        form.len() <= FORM_LEN_MAX
             && form
                 .parse()
                 .is_ok_and(|double| shortest(double, &mut [0; _]) == form.as_bytes())
+    } else {
+        // Each whole number is a double of its own, and no shorter one is as near.
+        magnitude.len() <= DIGITS_MAX && magnitude.parse().is_ok_and(|whole: u64| whole < 1 << 53)
     };
     is_form.then_some(form)
 }
@@ -143,13 +150,15 @@ impl Decimal {
     /// Appends Number::toString of ECMA-262, whose *k* is `len` and whose *n* is `point`.
     fn write(&self, out: &mut Vec<u8>) {
         let digits = self.digits();
-        let zeros = |count: i64| std::iter::repeat_n(b'0', usize::try_from(count).unwrap_or(0));
+        let add_zeros = |count: i64, out: &mut Vec<u8>| {
+            out.resize(out.len() + usize::try_from(count).unwrap_or(0), b'0');
+        };
         let point = usize::try_from(self.point).unwrap_or(0);
         match self.point {
             _ if digits.is_empty() => out.push(b'0'),
             1..=21 if point >= digits.len() => {
                 out.extend_from_slice(digits);
-                out.extend(zeros(self.point - self.len as i64));
+                add_zeros(self.point - self.len as i64, out);
             }
             1..=21 => {
                 out.extend_from_slice(&digits[..point]);
@@ -158,7 +167,7 @@ impl Decimal {
             }
             -5..=0 => {
                 out.extend_from_slice(b"0.");
-                out.extend(zeros(-self.point));
+                add_zeros(-self.point, out);
                 out.extend_from_slice(digits);
             }
             _ => {
@@ -167,7 +176,7 @@ impl Decimal {
                     out.push(b'.');
                     out.extend_from_slice(&digits[1..]);
                 }
-                out.extend_from_slice(format!("e{:+}", self.point - 1).as_bytes());
+                write!(out, "e{:+}", self.point - 1).expect("a Vec takes everything");
             }
         }
     }

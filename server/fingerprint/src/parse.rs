@@ -4,31 +4,64 @@
 //! know of rules. One pass; recursion ends at [`DEPTH_MAX`], so the stack is bounded.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use crate::error::{Fault, Flaw};
-use crate::text::{utf16_order, write_quoted};
+use crate::text::{plain_len, utf16_order, utf16_prefix, write_char};
 use crate::{DEPTH_MAX, number};
 
-/// A value whose parts are in canonical form, and whose members in canonical order.
+/// A document whose parts are in canonical form, and whose members in canonical order.
+///
+/// What an array or an object holds lies side by side, so that no container is allocated alone.
+pub(crate) struct Tree<'a> {
+    pub(crate) root: Value<'a>,
+    elements: Vec<Value<'a>>,
+    members: Vec<Member<'a>>,
+    /// The canonical forms of what the document spells otherwise.
+    forms: Vec<u8>,
+}
+
+/// A value; where it does not hold its bytes itself, it says where in its [`Tree`] they are.
+#[derive(Clone, Copy)]
 pub(crate) enum Value<'a> {
     /// The canonical form of a value that the document itself has.
     Plain(&'a [u8]),
     /// The canonical form of a number or string that the document may spell otherwise.
-    Respelled(Box<[u8]>),
-    Array(Box<[Value<'a>]>),
-    Object(Box<[Member<'a>]>),
+    Respelled(Span),
+    Array(Span),
+    Object(Span),
 }
+
+/// From the first one up to, and without, the last.
+#[derive(Clone, Copy)]
+pub(crate) struct Span(usize, usize);
 
 pub(crate) struct Member<'a> {
     /// Unescaped; borrowed if the document has no escapes in it.
     pub(crate) name: Cow<'a, str>,
     pub(crate) value: Value<'a>,
+    /// [`utf16_prefix`] of the name.
+    prefix: u64,
     /// Bytes of the document before the name.
     offset: usize,
 }
 
+impl<'a> Tree<'a> {
+    pub(crate) fn form(&self, Span(from, to): Span) -> &[u8] {
+        &self.forms[from..to]
+    }
+
+    pub(crate) fn elements(&self, Span(from, to): Span) -> &[Value<'a>] {
+        &self.elements[from..to]
+    }
+
+    pub(crate) fn members(&self, Span(from, to): Span) -> &[Member<'a>] {
+        &self.members[from..to]
+    }
+}
+
 /// Parses a whole document.
-pub(crate) fn document(bytes: &[u8]) -> Result<Value<'_>, Fault> {
+pub(crate) fn document(bytes: &[u8]) -> Result<Tree<'_>, Fault> {
     let text = str::from_utf8(bytes).map_err(|error| Fault {
         what: Flaw::NotUtf8,
         offset: error.valid_up_to(),
@@ -37,9 +70,14 @@ pub(crate) fn document(bytes: &[u8]) -> Result<Value<'_>, Fault> {
         text,
         at: 0,
         depth: 0,
-        elements: Vec::new(),
-        members: Vec::new(),
-        scratch: Vec::new(),
+        open_elements: Vec::new(),
+        open_members: Vec::new(),
+        tree: Tree {
+            root: Value::Plain(&[]),
+            elements: Vec::new(),
+            members: Vec::new(),
+            forms: Vec::new(),
+        },
     };
     if text.starts_with('\u{feff}') {
         return Err(parser.fault(Flaw::ByteOrderMark));
@@ -48,11 +86,24 @@ pub(crate) fn document(bytes: &[u8]) -> Result<Value<'_>, Fault> {
     if parser.peek().is_none() {
         return Err(parser.fault(Flaw::Empty));
     }
-    let value = parser.value()?;
+    parser.tree.root = parser.value()?;
     parser.skip_blanks();
     match parser.peek() {
-        None => Ok(value),
+        None => Ok(parser.tree),
         Some(_) => Err(parser.fault(Flaw::TrailingData)),
+    }
+}
+
+impl Member<'_> {
+    /// Most names differ early, and then the names themselves need not be looked at.
+    fn order(&self, other: &Self) -> Ordering {
+        self.prefix
+            .cmp(&other.prefix)
+            .then_with(|| utf16_order(&self.name, &other.name))
+    }
+
+    fn is_named_as(&self, other: &Self) -> bool {
+        self.prefix == other.prefix && self.name == other.name
     }
 }
 
@@ -60,11 +111,11 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
-    /// Elements and members of the arrays and objects that are still open, innermost last: each
-    /// container is allocated once, when its size is known.
-    elements: Vec<Value<'a>>,
-    members: Vec<Member<'a>>,
-    scratch: Vec<u8>,
+    /// Elements and members of the arrays and objects that are still open, innermost last: they
+    /// move into the tree when their container closes.
+    open_elements: Vec<Value<'a>>,
+    open_members: Vec<Member<'a>>,
+    tree: Tree<'a>,
 }
 
 impl<'a> Parser<'a> {
@@ -147,47 +198,54 @@ impl<'a> Parser<'a> {
 
     fn array(&mut self) -> Result<Value<'a>, Fault> {
         self.enter()?;
-        let first = self.elements.len();
+        let first = self.open_elements.len();
         let mut another = !self.take(b']');
         while another {
             let element = self.value()?;
-            self.elements.push(element);
+            self.open_elements.push(element);
             another = self.another(b']')?;
         }
         self.depth -= 1;
-        Ok(Value::Array(self.elements.drain(first..).collect()))
+        let elements = &mut self.tree.elements;
+        let from = elements.len();
+        elements.extend(self.open_elements.drain(first..));
+        Ok(Value::Array(Span(from, elements.len())))
     }
 
     fn object(&mut self) -> Result<Value<'a>, Fault> {
         self.enter()?;
-        let first = self.members.len();
+        let first = self.open_members.len();
         let mut another = !self.take(b'}');
         while another {
             let member = self.member()?;
-            self.members.push(member);
+            self.open_members.push(member);
             another = self.another(b'}')?;
         }
         self.depth -= 1;
-        let members = &mut self.members[first..];
+        let closed = &mut self.open_members[first..];
         // Stable, so that the later of two equal names is the one that is reported.
-        members.sort_by(|a, b| utf16_order(&a.name, &b.name));
-        if let Some(pair) = members.windows(2).find(|pair| pair[0].name == pair[1].name) {
+        closed.sort_by(Member::order);
+        if let Some(pair) = closed.windows(2).find(|pair| pair[0].is_named_as(&pair[1])) {
             return Err(Fault {
                 what: Flaw::RepeatedName,
                 offset: pair[1].offset,
             });
         }
-        Ok(Value::Object(self.members.drain(first..).collect()))
+        let members = &mut self.tree.members;
+        let from = members.len();
+        members.extend(self.open_members.drain(first..));
+        Ok(Value::Object(Span(from, members.len())))
     }
 
     fn member(&mut self) -> Result<Member<'a>, Fault> {
         let offset = self.at;
-        let name = self.string()?;
+        let name = self.name()?;
         self.skip_blanks();
         self.expect(b':')?;
         self.skip_blanks();
         let value = self.value()?;
         Ok(Member {
+            prefix: utf16_prefix(&name),
             name,
             value,
             offset,
@@ -196,19 +254,27 @@ impl<'a> Parser<'a> {
 
     fn string_value(&mut self) -> Result<Value<'a>, Fault> {
         let start = self.at;
-        match self.string()? {
+        self.expect(b'"')?;
+        self.unescaped_run();
+        let closed = self.take(b'"');
+        let begun = &self.text.as_bytes()[start..self.at];
+        if closed {
             // Without escapes nothing in it needs one: the document's own bytes are canonical.
-            Cow::Borrowed(_) => Ok(Value::Plain(&self.text.as_bytes()[start..self.at])),
-            Cow::Owned(text) => {
-                self.scratch.clear();
-                write_quoted(&text, &mut self.scratch);
-                Ok(Value::Respelled(self.scratch.as_slice().into()))
-            }
+            return Ok(Value::Plain(begun));
         }
+        let from = self.tree.forms.len();
+        self.tree.forms.extend_from_slice(begun);
+        while !self.take(b'"') {
+            write_char(self.escape()?, &mut self.tree.forms);
+            let run = self.unescaped_run();
+            self.tree.forms.extend_from_slice(run.as_bytes());
+        }
+        self.tree.forms.push(b'"');
+        Ok(Value::Respelled(Span(from, self.tree.forms.len())))
     }
 
     /// Reads a string and unescapes it.
-    fn string(&mut self) -> Result<Cow<'a, str>, Fault> {
+    fn name(&mut self) -> Result<Cow<'a, str>, Fault> {
         self.expect(b'"')?;
         let run = self.unescaped_run();
         if self.take(b'"') {
@@ -224,11 +290,9 @@ impl<'a> Parser<'a> {
 
     /// Reads on to a quote, a backslash, a control character or the end.
     fn unescaped_run(&mut self) -> &'a str {
-        let rest = &self.text.as_bytes()[self.at..];
-        let stop = |byte: &u8| matches!(byte, b'"' | b'\\' | 0x00..0x20);
-        let len = rest.iter().position(stop).unwrap_or(rest.len());
-        self.at += len;
-        &self.text[self.at - len..self.at]
+        let start = self.at;
+        self.at += plain_len(&self.text.as_bytes()[start..]);
+        &self.text[start..self.at]
     }
 
     fn escape(&mut self) -> Result<char, Fault> {
@@ -300,12 +364,12 @@ impl<'a> Parser<'a> {
             return Ok(Value::Plain(form.as_bytes()));
         }
         let text = &self.text[start..self.at];
-        self.scratch.clear();
-        number::write(text, &mut self.scratch).map_err(|number::Inexact| Fault {
+        let from = self.tree.forms.len();
+        number::write(text, &mut self.tree.forms).map_err(|number::Inexact| Fault {
             what: Flaw::InexactNumber,
             offset: start,
         })?;
-        Ok(Value::Respelled(self.scratch.as_slice().into()))
+        Ok(Value::Respelled(Span(from, self.tree.forms.len())))
     }
 
     /// Reads one digit or more.

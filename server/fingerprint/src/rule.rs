@@ -14,6 +14,8 @@ use crate::digest::write_part;
 pub struct Rule {
     ignore: Vec<Pointer>,
     unordered: Vec<Pointer>,
+    /// Computed from the pointers.
+    id: RuleId,
 }
 
 /// A rule cannot be used.
@@ -39,7 +41,12 @@ impl Rule {
             pointers.sort_unstable();
             pointers.dedup();
         }
-        Ok(Self { ignore, unordered })
+        let id = id(&ignore, &unordered);
+        Ok(Self {
+            ignore,
+            unordered,
+            id,
+        })
     }
 
     /// The pointers to what is removed, sorted.
@@ -63,26 +70,30 @@ impl Rule {
     /// The id: equal for equal rules, and stored beside each digest made under this one.
     #[must_use]
     pub fn id(&self) -> RuleId {
-        if self.is_none() {
-            return RuleId::none();
-        }
-        let mut normalised = Vec::new();
-        write_part(b"reprise-rule-1", &mut normalised);
-        for pointers in [&self.ignore, &self.unordered] {
-            let mut list = Vec::new();
-            for pointer in pointers {
-                write_part(pointer.as_str().as_bytes(), &mut list);
-            }
-            write_part(&list, &mut normalised);
-        }
-        let digest = Sha256::digest(&normalised);
-        RuleId(
-            digest[..8]
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
-        )
+        self.id.clone()
     }
+}
+
+fn id(ignore: &[Pointer], unordered: &[Pointer]) -> RuleId {
+    if ignore.is_empty() && unordered.is_empty() {
+        return RuleId::none();
+    }
+    let mut normalised = Vec::new();
+    write_part(b"reprise-rule-1", &mut normalised);
+    for pointers in [ignore, unordered] {
+        let mut list = Vec::new();
+        for pointer in pointers {
+            write_part(pointer.as_str().as_bytes(), &mut list);
+        }
+        write_part(&list, &mut normalised);
+    }
+    let digest = Sha256::digest(&normalised);
+    RuleId(
+        digest[..8]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect(),
+    )
 }
 
 /// Names a [`Rule`]: at most 32 characters of `0-9a-f`, empty for the rule that changes nothing.

@@ -56,7 +56,7 @@ pub(super) fn receive(field: &str, message: Option<proto::Content>, policy: &Pol
         resource_id: message.resource_id,
         provider_reference: message.provider_reference,
     };
-    let (digest, core) = (content.digest(), content.core_digest());
+    let (digest, core) = content.digests();
     if let (Some(_), Some(Body::Omitted { sha256, .. })) = (&unreadable, &mut content.body) {
         *sha256 = Sha::default();
     }
