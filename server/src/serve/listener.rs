@@ -4,8 +4,10 @@
 //! It knows connections and what answers on them, nothing of what is served.
 
 use std::convert::Infallible;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -129,12 +131,21 @@ impl Listener {
         let connection = self.http.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
         let age = self.age.mul_f64(rand::rng().random_range(0.9..=1.1));
-        let mut leaving = false;
+        let (mut leaving, mut in_turn) = (false, false);
         let aged = tokio::time::sleep(age);
         tokio::pin!(aged);
         loop {
             tokio::select! {
-                ended = connection.as_mut() => return ended,
+                ended = poll_fn(|context| {
+                    // Calls that can be answered go first: what they answer is written at
+                    // once, not each by itself.
+                    in_turn = !in_turn;
+                    if in_turn {
+                        context.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                    connection.as_mut().poll(context)
+                }) => return ended,
                 () = self.cut.cancelled() => return Ok(()),
                 () = self.draining.cancelled(), if !leaving => {}
                 () = aged.as_mut(), if !leaving => {}
