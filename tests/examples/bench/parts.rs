@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_quick_run_takes_less_than_five_minutes() {
-        let quick = |name: &str| FIGURES.iter().any(|it| it.quick && it.name == *name);
+        let quick = |name: &str| FIGURES.iter().any(|it| it.quick && it.name == name);
         let parts = PARTS
             .iter()
             .filter(|part| part.figures.iter().any(|it| quick(it)));
