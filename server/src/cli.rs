@@ -4,6 +4,7 @@
 mod answer;
 mod args;
 mod audit;
+mod bench;
 mod demo;
 mod duration;
 mod exit;
@@ -81,6 +82,7 @@ enum Other {
     Hold(hold::HoldFlags),
     Release(hold::ReleaseFlags),
     Status(status::StatusFlags),
+    Bench(Box<bench::BenchFlags>),
 }
 
 /// Bring a Postgres database to the schema of this version
@@ -212,6 +214,7 @@ async fn dispatch(work: Work) -> Result<Exit, Error> {
         Other::Hold(flags) => hold::hold(&flags).await,
         Other::Release(flags) => hold::release(&flags).await,
         Other::Status(flags) => status::run(&flags).await,
+        Other::Bench(flags) => bench::run(*flags).await,
     }
 }
 

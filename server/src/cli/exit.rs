@@ -63,6 +63,9 @@ pub(crate) enum Error {
     /// The call to the server.
     #[error("{}", told(.0))]
     Call(#[from] CallError),
+    /// No connection to the server.
+    #[error("not reached: {0}")]
+    NotReached(String),
     /// The operator did not confirm.
     #[error("not confirmed, nothing was changed")]
     NotConfirmed,
@@ -93,6 +96,7 @@ impl Error {
         match self {
             Error::Usage(_) => Exit::Usage,
             Error::Io { .. } | Error::Other(_) => Exit::Fault,
+            Error::NotReached(_) => Exit::Unknown,
             Error::NotConfirmed => Exit::Refused,
             Error::Call(error) => call_exit(error),
         }
@@ -101,7 +105,7 @@ impl Error {
     /// What may help, if anything is known to.
     pub(crate) fn hint(&self) -> Option<&'static str> {
         match self {
-            Error::Call(CallError::NotSent(_)) => {
+            Error::NotReached(_) | Error::Call(CallError::NotSent(_)) => {
                 Some("is a server running there? `reprise` starts one, --server names another")
             }
             Error::Call(CallError::OutcomeUnknown(_)) => {

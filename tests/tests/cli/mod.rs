@@ -1,6 +1,7 @@
 //! The command line against a real server on its embedded store: answers, exit codes,
 //! the guide's example, finding out, holding, the demo.
 
+mod bench;
 mod demo;
 mod example;
 mod hold;

@@ -1,0 +1,403 @@
+//! A small gRPC client over HTTP/2, for unary calls alone: it spends as little as it can,
+//! since the load shares its machine with what it measures. Knows messages as bytes that
+//! encode and decode, not what they mean.
+
+use std::cell::RefCell;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use h2::RecvStream;
+use h2::client::{self, SendRequest};
+use http::header::{CONTENT_TYPE, TE, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version};
+use prost::Message;
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+use tokio::task::spawn_local;
+use tokio::time::{Sleep, sleep_until, timeout};
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use crate::cli::input;
+
+/// How long connecting may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// After a connection could not be made: so that a server that is away is not asked for
+/// one by every operation.
+const CONNECT_PAUSE: Duration = Duration::from_millis(100);
+/// What the server may send ahead on one stream, in bytes: one message of any size.
+const STREAM_WINDOW: u32 = 8 << 20;
+/// And on one connection.
+const CONNECTION_WINDOW: u32 = 64 << 20;
+/// What the caller waits longer than the server is told, so that its word comes first.
+const GRACE: Duration = Duration::from_secs(1);
+/// Before each message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+
+/// Why a call has no answer: a status code and a reason, e.g.
+/// `UNAVAILABLE STORE_UNAVAILABLE`. Reasons of this side are `NOT_CONNECTED`,
+/// `CONNECTION_LOST`, `NO_ANSWER` (within the deadline), `NOT_GRPC`, and the name of an
+/// HTTP/2 error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure(pub(super) String);
+
+impl Failure {
+    fn new(code: Code, reason: &str) -> Failure {
+        match reason {
+            "" => Failure(code_name(code).to_owned()),
+            reason => Failure(format!("{} {reason}", code_name(code))),
+        }
+    }
+
+    /// The connection is over, or one stream of it.
+    fn broken(error: &h2::Error) -> Failure {
+        match error.reason() {
+            Some(reason) if reason != h2::Reason::NO_ERROR => {
+                Failure::new(Code::Unavailable, &format!("{reason:?}"))
+            }
+            _ => Failure::new(Code::Unavailable, "CONNECTION_LOST"),
+        }
+    }
+
+    fn not_grpc() -> Failure {
+        Failure::new(Code::Internal, "NOT_GRPC")
+    }
+
+    /// The same call may go well a moment later.
+    pub(super) fn may_pass(&self) -> bool {
+        self.0.starts_with("UNAVAILABLE") || self.0.starts_with("RESOURCE_EXHAUSTED")
+    }
+}
+
+/// A server, and how it is called.
+#[derive(Clone, Debug)]
+pub(super) struct Endpoint {
+    /// Host and port.
+    authority: String,
+    headers: HeaderMap,
+    deadline: Duration,
+}
+
+impl Endpoint {
+    /// A server at `url` whose calls end after `deadline`.
+    ///
+    /// # Errors
+    /// Says which form of address is allowed.
+    pub(super) fn new(url: &str, deadline: Duration) -> Result<Endpoint, String> {
+        let form = || format!("{url:?} must be http://HOST:PORT");
+        let uri: Uri = url.parse().map_err(|_| form())?;
+        let plain = uri.scheme_str() == Some("http") && matches!(uri.path(), "" | "/");
+        let authority = uri.authority().filter(|it| plain && !it.host().is_empty());
+        let authority = authority.ok_or_else(form)?;
+        let authority = match authority.port() {
+            Some(_) => authority.to_string(),
+            None => format!("{authority}:80"),
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        let agent = concat!("reprise-bench/", env!("CARGO_PKG_VERSION"));
+        headers.insert(USER_AGENT, HeaderValue::from_static(agent));
+        let limit = HeaderValue::from_str(&format!("{}m", deadline.as_millis()));
+        let limit = limit.map_err(|error| error.to_string())?;
+        headers.insert(HeaderName::from_static("grpc-timeout"), limit);
+        Ok(Endpoint {
+            authority,
+            headers,
+            deadline,
+        })
+    }
+
+    /// The address of one rpc, e.g. `/reprise.v1.RepriseService/Reserve`.
+    pub(super) fn uri(&self, path: &str) -> Result<Uri, http::Error> {
+        let uri = Uri::builder().scheme("http");
+        uri.authority(self.authority.as_str())
+            .path_and_query(path)
+            .build()
+    }
+}
+
+/// One connection, made again after it ended.
+#[derive(Debug)]
+pub(super) struct Connection {
+    endpoint: Endpoint,
+    open: RefCell<Option<SendRequest<Bytes>>>,
+    /// Held while it is made, so that only one caller does.
+    opening: Mutex<()>,
+}
+
+impl Connection {
+    /// One to `endpoint`, not made yet.
+    pub(super) fn new(endpoint: Endpoint) -> Connection {
+        Connection {
+            endpoint,
+            open: RefCell::new(None),
+            opening: Mutex::new(()),
+        }
+    }
+
+    /// Makes it. Says in words what went wrong.
+    pub(super) async fn open(&self) -> Result<SendRequest<Bytes>, String> {
+        let authority = self.endpoint.authority.as_str();
+        let told = |error: &dyn std::error::Error| format!("{authority}: {error}");
+        let connect = async {
+            let tcp = TcpStream::connect(authority).await;
+            let tcp = tcp.map_err(|error| told(&error))?;
+            tcp.set_nodelay(true).map_err(|error| told(&error))?;
+            let mut settings = client::Builder::new();
+            settings
+                .initial_window_size(STREAM_WINDOW)
+                .initial_connection_window_size(CONNECTION_WINDOW)
+                .enable_push(false);
+            let (sender, connection) = settings
+                .handshake::<_, Bytes>(tcp)
+                .await
+                .map_err(|error| told(&error))?;
+            // Ends with the connection; what went wrong is told to each call on it.
+            spawn_local(async move {
+                let _told_to_calls = connection.await;
+            });
+            // Waits for nothing: HTTP/2 says nothing before the first request is answered.
+            *self.open.borrow_mut() = Some(sender.clone());
+            Ok(sender)
+        };
+        timeout(CONNECT_TIMEOUT, connect)
+            .await
+            .unwrap_or_else(|_| Err(format!("{authority}: no connection within 2 s")))
+    }
+
+    /// A sender that takes a request now.
+    async fn ready(&self) -> Result<SendRequest<Bytes>, Failure> {
+        let open = self.open.borrow().clone();
+        if let Some(open) = open
+            && let Ok(ready) = open.ready().await
+        {
+            return Ok(ready);
+        }
+        // Never made, or ended, also in good order after its time: one caller makes it
+        // anew, nothing was sent yet.
+        let _turn = self.opening.lock().await;
+        let open = self.open.borrow().clone();
+        if let Some(open) = open
+            && let Ok(ready) = open.ready().await
+        {
+            return Ok(ready);
+        }
+        let Ok(open) = self.open().await else {
+            tokio::time::sleep(CONNECT_PAUSE).await;
+            return Err(Failure::new(Code::Unavailable, "NOT_CONNECTED"));
+        };
+        open.ready().await.map_err(|error| Failure::broken(&error))
+    }
+
+    /// Calls the rpc at `uri`.
+    pub(super) async fn call<A: Message + Default>(
+        &self,
+        uri: &Uri,
+        request: &impl Message,
+        clock: &mut Deadline,
+    ) -> Result<A, Failure> {
+        clock.start(self.endpoint.deadline + GRACE);
+        let answer = clock.bound(self.exchange(uri, request)).await;
+        let answer =
+            answer.unwrap_or_else(|| Err(Failure::new(Code::DeadlineExceeded, "NO_ANSWER")))?;
+        A::decode(answer).map_err(|_| Failure::not_grpc())
+    }
+
+    async fn exchange(&self, uri: &Uri, message: &impl Message) -> Result<Bytes, Failure> {
+        let mut sender = self.ready().await?;
+        let mut request = Request::new(());
+        *request.method_mut() = Method::POST;
+        *request.version_mut() = Version::HTTP_2;
+        uri.clone_into(request.uri_mut());
+        self.endpoint.headers.clone_into(request.headers_mut());
+        let broken = |error: h2::Error| Failure::broken(&error);
+        let (response, mut stream) = sender.send_request(request, false).map_err(broken)?;
+        stream.send_data(framed(message), true).map_err(broken)?;
+        let response = response.await.map_err(broken)?;
+        let (head, body) = response.into_parts();
+        if head.status != StatusCode::OK {
+            let status = format!("HTTP_{}", head.status.as_u16());
+            return Err(Failure::new(Code::Unknown, &status));
+        }
+        if head.headers.contains_key(Status::GRPC_STATUS) {
+            ended(&head.headers)?;
+        }
+        unary(body).await
+    }
+}
+
+/// A message behind its prefix, not compressed.
+fn framed(message: &impl Message) -> Bytes {
+    let bytes = message.encoded_len();
+    let mut frame = BytesMut::with_capacity(PREFIX_BYTES + bytes);
+    frame.put_u8(0);
+    frame.put_u32(u32::try_from(bytes).unwrap_or(u32::MAX));
+    message
+        .encode(&mut frame)
+        .expect("a buffer that grows takes any message");
+    frame.freeze()
+}
+
+/// The one message of a body that ends well.
+async fn unary(mut body: RecvStream) -> Result<Bytes, Failure> {
+    let broken = |error: h2::Error| Failure::broken(&error);
+    let mut frame = Bytes::new();
+    while let Some(part) = body.data().await {
+        let part = part.map_err(broken)?;
+        let _unless_the_stream_is_over = body.flow_control().release_capacity(part.len());
+        if frame.is_empty() {
+            frame = part;
+        } else {
+            frame = [frame, part].concat().into();
+        }
+    }
+    let trailers = body.trailers().await.map_err(broken)?;
+    ended(&trailers.ok_or_else(Failure::not_grpc)?)?;
+    message_in(frame).ok_or_else(Failure::not_grpc)
+}
+
+/// What is behind the prefix, when that is one whole message that is not compressed.
+fn message_in(frame: Bytes) -> Option<Bytes> {
+    let (prefix, message) = frame.split_first_chunk::<PREFIX_BYTES>()?;
+    let [0, length @ ..] = *prefix else {
+        return None;
+    };
+    let whole = usize::try_from(u32::from_be_bytes(length)) == Ok(message.len());
+    whole.then(|| frame.slice(PREFIX_BYTES..))
+}
+
+/// Reads the status that ends a call.
+fn ended(trailers: &HeaderMap) -> Result<(), Failure> {
+    let code = trailers.get(Status::GRPC_STATUS);
+    let code = code.ok_or_else(Failure::not_grpc)?.as_bytes();
+    if code == b"0" {
+        return Ok(());
+    }
+    let details = trailers.get("grpc-status-details-bin");
+    let details = details.and_then(|it| it.to_str().ok());
+    let details = details.and_then(input::base64).unwrap_or_default();
+    let status = Status::with_details(Code::from_bytes(code), "", details);
+    let reason = status.get_details_error_info().map(|it| it.reason);
+    Err(Failure::new(status.code(), &reason.unwrap_or_default()))
+}
+
+/// The name of a code as the gRPC specification writes it.
+fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+/// A timer that one caller uses for call after call. It is set anew only where it rang
+/// too early, since setting one costs more than all else that a call does with time.
+#[derive(Debug)]
+pub(super) struct Deadline {
+    rings: Pin<Box<Sleep>>,
+    due: Instant,
+}
+
+impl Deadline {
+    /// One that is not due.
+    pub(super) fn new() -> Deadline {
+        let due = Instant::now();
+        Deadline {
+            rings: Box::pin(sleep_until(due.into())),
+            due,
+        }
+    }
+
+    fn start(&mut self, after: Duration) {
+        self.due = Instant::now() + after;
+    }
+
+    /// What `work` answers, or nothing where that takes too long.
+    async fn bound<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        std::future::poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(answer) => Poll::Ready(Some(answer)),
+            Poll::Pending => self.poll(context).map(|()| None),
+        })
+        .await
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while self.rings.as_mut().poll(context).is_ready() {
+            if Instant::now() >= self.due {
+                return Poll::Ready(());
+            }
+            self.rings.as_mut().reset(self.due.into());
+        }
+        Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_plain_http_with_a_host() {
+        let deadline = Duration::from_secs(5);
+        for good in ["http://127.0.0.1:7077", "http://db/", "http://[::1]:1"] {
+            assert!(Endpoint::new(good, deadline).is_ok(), "{good}");
+        }
+        for bad in ["https://a:1", "http://a/b", "a:1", "", "http://"] {
+            let told = Endpoint::new(bad, deadline).expect_err(bad);
+            assert!(told.contains("must be http://HOST:PORT"), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_frame_is_one_whole_message() {
+        let message = prost_types::Duration {
+            seconds: 300,
+            nanos: 0,
+        };
+        let frame = framed(&message);
+        assert_eq!(frame[..6], [0, 0, 0, 0, 3, 8]);
+        let inside = message_in(frame.clone()).expect("a message");
+        assert_eq!(prost_types::Duration::decode(inside), Ok(message));
+        assert_eq!(message_in(frame.slice(..frame.len() - 1)), None);
+        assert_eq!(message_in(frame.slice(..4)), None);
+        assert_eq!(message_in(Bytes::from_static(&[1, 0, 0, 0, 0])), None);
+    }
+
+    #[test]
+    fn a_status_is_told_by_code_and_reason() {
+        let mut trailers = HeaderMap::new();
+        assert_eq!(ended(&trailers), Err(Failure::not_grpc()));
+        trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
+        assert_eq!(ended(&trailers), Ok(()));
+        trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("14"));
+        assert_eq!(ended(&trailers), Err(Failure("UNAVAILABLE".to_owned())));
+        let details = tonic_types::ErrorDetails::with_error_info(
+            "SHUTTING_DOWN",
+            "reprise",
+            std::collections::HashMap::new(),
+        );
+        let status = Status::with_error_details(Code::Unavailable, "", details);
+        let sent = status.into_http::<()>();
+        let failure = ended(sent.headers()).expect_err("an error");
+        assert_eq!(failure.0, "UNAVAILABLE SHUTTING_DOWN");
+        assert!(failure.may_pass());
+    }
+}
