@@ -16,9 +16,10 @@ use crate::stats::{mean, quantile, rounded};
 use crate::svg::{Chart, Line};
 
 const RECORDS: i64 = 4_000_000;
-/// Long enough that vacuum comes round while it is measured.
-const TURN_S: u64 = 30;
-const LONG_S: u64 = 180;
+/// Of a turn, long enough that vacuum comes round while it is measured, and of the long run;
+/// in seconds, with the shorter ones of a quick run.
+const TURN_S: [u64; 2] = [30, 10];
+const LONG_S: [u64; 2] = [180, 40];
 /// Between two looks at the table.
 const LOOK_S: u64 = 5;
 const REMOVED: &str = "select coalesce(sum(n_tup_del), 0)::int8 from pg_stat_user_tables
@@ -36,7 +37,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
         .progress
         .say(&format!("{records} records loaded twice"));
     let load = Load {
-        length: Length::Seconds(TURN_S),
+        length: Length::Seconds(TURN_S[usize::from(bench.options.quick)]),
         warm_up_s: 5,
         ..bench.load()?
     };
@@ -110,8 +111,9 @@ struct Look {
 }
 
 fn level(bench: &mut Bench, over: &Service, load: &Load) -> Result<()> {
+    let long_s = LONG_S[usize::from(bench.options.quick)];
     let long = Load {
-        length: Length::Seconds(LONG_S),
+        length: Length::Seconds(long_s),
         ..load.clone()
     };
     let session: Session = over.session()?;
@@ -137,7 +139,7 @@ fn level(bench: &mut Bench, over: &Service, load: &Load) -> Result<()> {
         "purge",
         json!({
             "records": RECORDS.min(bench.options.old_records),
-            "long_run_s": LONG_S,
+            "long_run_s": long_s,
             "lifecycles_per_s": rounded(rate),
             "removed_per_s": rounded(removed),
             "dead_rows_first_half": rounded(dead(&looks[..half])),
