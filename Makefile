@@ -82,6 +82,18 @@ shell: check-tools ## shellcheck the scripts
 doc: ## build the documentation, warnings are errors
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --profile test
 
+# Built in one go, so that both are built with the same features.
+BENCH = cargo build --release -p reprise -p reprise-tests --bin reprise --example bench && \
+	"$${CARGO_TARGET_DIR:-target}/release/examples/bench"
+
+.PHONY: bench
+bench: test-tools ## measure speed against direct SQL, an hour; see BENCHMARKS.md
+	$(BENCH) $(ARGS)
+
+.PHONY: bench-quick
+bench-quick: test-tools ## the first five figures of it, under five minutes
+	$(BENCH) --quick $(ARGS)
+
 .PHONY: clean
 clean: ## remove everything built or installed here
 	rm -rf target .cache

@@ -35,7 +35,7 @@ pub struct Bulk {
     pub body: &'static [u8],
 }
 
-/// The statement of [`insert`]. Ids are those of the names.
+/// Ids are those of the names.
 const INSERT: &str = "insert into reprise.record (id, tenant, operation, key, revision, fence,
         lease_us, created_at, updated_at, granted_at, lease_end, generation, attempt, state,
         on_lapse, why, fingerprint_scheme, attempt_id, fingerprint_digest, provider_reference,
@@ -47,12 +47,13 @@ const INSERT: &str = "insert into reprise.record (id, tenant, operation, key, re
             || int8send(octet_length($2 || n)) || convert_to($2 || n, 'UTF8')),
         $1, 'charge', $2 || n, 2, (extract(epoch from at) * 1000000)::bigint,
         $7::bigint, at, at, at, at + $7 * interval '1 microsecond', 1, 1, $4, 1, 1, 1,
-        decode(md5($2 || n), 'hex'), sha256(''), 'pr-' || $2 || n, 'order-' || $2 || n,
+        decode(md5($2 || n), 'hex'), sha256(''), case when $12 then 'pr-' || $2 || n end,
+        case when $12 then 'order-' || $2 || n end,
         case when done then at + interval '1 second' end,
         case when done then at + interval '1 second' + $8 * interval '1 microsecond' end,
         case when done then at + interval '1 second' + $9 * interval '1 microsecond' end,
         case when done then 1 end, case when done then sha256('done') end, $4 <> 1,
-        case when done then '201' end, case when done then 'pr-' || $2 || n end,
+        case when done then '201' end, case when done and $12 then 'pr-' || $2 || n end,
         case when done then $10::bytea end, case when done then $11::bytea end,
         case when $4 = 2 then 1 end,
         case when $4 = 2 then at end,
@@ -61,11 +62,23 @@ const INSERT: &str = "insert into reprise.record (id, tenant, operation, key, re
     cross join lateral (select to_timestamp($5::float8 / 1000000)
         + n * $6 * interval '1 microsecond' as at, $4 = 3 as done) t";
 
-/// Inserts them.
+/// Inserts them, each with a resource id and a provider reference.
 ///
 /// # Errors
 /// What the database says.
 pub async fn insert(client: &Client, bulk: &Bulk) -> Result<()> {
+    put(client, bulk, true).await
+}
+
+/// Inserts them without references, which the simplest life does not have.
+///
+/// # Errors
+/// What the database says.
+pub async fn insert_unreferenced(client: &Client, bulk: &Bulk) -> Result<()> {
+    put(client, bulk, false).await
+}
+
+async fn put(client: &Client, bulk: &Bulk, referenced: bool) -> Result<()> {
     let content = Content {
         body: (!bulk.body.is_empty()).then(|| Body::Data(Bytes::from_static(bulk.body))),
         ..Content::of_code("201")
@@ -88,6 +101,7 @@ pub async fn insert(client: &Client, bulk: &Bulk) -> Result<()> {
                 Type::INT8,
                 Type::BYTEA,
                 Type::BYTEA,
+                Type::BOOL,
             ],
         )
         .await?;
@@ -106,6 +120,7 @@ pub async fn insert(client: &Client, bulk: &Bulk) -> Result<()> {
                 &micros(bulk.memory_retention),
                 &body,
                 &&checksum[..],
+                &referenced,
             ],
         )
         .await?;
