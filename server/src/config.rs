@@ -102,8 +102,9 @@ pub struct Config {
     pub migrate: bool,
     /// Owns up to it: the database may lose what was acknowledged.
     pub allow_unsafe_durability: bool,
-    /// Use named prepared statements: no transaction pooler older than PgBouncer 1.21.
-    pub prepared: bool,
+    /// Use named prepared statements: no transaction pooler older than PgBouncer 1.21. None,
+    /// the default: where no pooler is in between, which is found out.
+    pub prepared: Option<bool>,
     /// Do the work behind the calls: file what is open, remove what is old. At least one
     /// server of a database has to. Default true.
     pub upkeep: bool,
@@ -147,7 +148,7 @@ impl Default for Config {
             writers: 2,
             migrate: false,
             allow_unsafe_durability: false,
-            prepared: false,
+            prepared: None,
             upkeep: true,
             log_format: LogFormat::Human,
             log_level: "info".to_owned(),
@@ -184,7 +185,7 @@ impl Config {
                 .unwrap_or(own.writers.min(pool_size / 2).max(1)),
             migrate: settings.migrate.unwrap_or(false),
             allow_unsafe_durability: settings.allow_unsafe_durability.unwrap_or(false),
-            prepared: settings.prepared.unwrap_or(false),
+            prepared: settings.prepared,
             upkeep: settings.upkeep.unwrap_or(own.upkeep),
             log_format: settings.log_format.unwrap_or(own.log_format),
             log_level: settings.log_level.unwrap_or(own.log_level),

@@ -34,7 +34,7 @@ async fn main() -> Result<()> {
     migrate(&url).await?;
     let mut config = Config::new(url.clone());
     config.writers = number(1, config.writers)?;
-    config.prepared = arguments.get(3).is_some_and(|mode| mode == "prepared");
+    config.prepared = arguments.get(3).map(|mode| mode == "prepared");
     println!("{callers} callers, {body_bytes} bytes of body, {config:?}");
     let store = Arc::new(Postgres::connect(config, Options::default()).await?);
     let body = Bytes::from(vec![b'x'; body_bytes]);

@@ -48,7 +48,7 @@ pub struct Settings {
     /// Start even if the database is set to lose acknowledged writes in a crash
     #[arg(long, env = "REPRISE_ALLOW_UNSAFE_DURABILITY", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub allow_unsafe_durability: Option<bool>,
-    /// Use named prepared statements; not behind a pooler that loses them
+    /// Use named prepared statements; by default where no pooler is found in between
     #[arg(long, env = "REPRISE_PREPARED", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     pub prepared: Option<bool>,
     /// Do the work behind the calls: file what is open, remove what is old

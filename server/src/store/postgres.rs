@@ -4,7 +4,7 @@
 //!
 //! | module | job |
 //! | --- | --- |
-//! | `database`, `given_up` | connections; the one way to run a statement |
+//! | `dial`, `database`, `given_up` | connections; the one way to run a statement |
 //! | `timeline`, `clock` | is this the newest primary, and does its clock go on? |
 //! | `safety`, `migrate` | does the database keep its word, and has it our schema? |
 //! | `writer`, `aside` | batches; what is stuck runs on by itself |
@@ -25,6 +25,7 @@ mod clock;
 mod column;
 mod content;
 mod database;
+mod dial;
 mod fast;
 mod filing;
 mod find;
@@ -93,9 +94,10 @@ pub struct Config {
     /// Batches under way at a time, at least 1: few, so that each carries many commands. Default
     /// 2.
     pub writers: usize,
-    /// Named statements, which a connection parses once. Not through a pooler that does
-    /// not follow them (PgBouncer before 1.21). Default off.
-    pub prepared: bool,
+    /// Name the statements of the usual commands, so that a connection parses and plans them
+    /// once. Not through a pooler that does not follow them (PgBouncer before 1.21 in
+    /// transaction mode). Default: where the sessions are found to be ours alone.
+    pub prepared: Option<bool>,
     /// Usual commands in one round trip. Off, everything is read, decided and written,
     /// with the same answers. Default on.
     pub fast_path: bool,
@@ -112,7 +114,7 @@ impl Config {
             url: url.into(),
             pool_size: 16,
             writers: 2,
-            prepared: false,
+            prepared: None,
             fast_path: true,
             allow_unsafe_durability: false,
             statement_time: Duration::from_secs(5),

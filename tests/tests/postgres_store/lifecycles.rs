@@ -19,9 +19,9 @@ fn modes(url: &str) -> [Config; 3] {
     let usual = Config::new(url);
     let mut slow = usual.clone();
     slow.fast_path = false;
-    let mut prepared = usual.clone();
-    prepared.prepared = true;
-    [usual, slow, prepared]
+    let mut unnamed = usual.clone();
+    unnamed.prepared = Some(false);
+    [usual, slow, unnamed]
 }
 
 #[tokio::test]

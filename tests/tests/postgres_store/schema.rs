@@ -104,7 +104,7 @@ async fn a_schema_change_under_load_fails_no_call() -> Result<()> {
     for prepared in [false, true] {
         let url = database(Version::V15).await?;
         let mut config = Config::new(url.clone());
-        config.prepared = prepared;
+        config.prepared = Some(prepared);
         let store = Arc::new(open(config).await?);
         let over = Arc::new(AtomicBool::new(false));
         let load: Vec<_> = (0..16)

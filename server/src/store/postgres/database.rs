@@ -1,22 +1,19 @@
 //! Connections, and the one way to run a statement: bounded in time, retried where nothing
 //! can have happened, never cancelled. It does not know what the statements say.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use deadpool_postgres::{
-    Connect, Hook, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+    Hook, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
 };
 use reprise_domain::Timestamp;
-use tokio::task::JoinHandle;
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::Row;
 use tokio_postgres::error::{DbError, SqlState};
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{AsyncMessage, Client, NoTls, Row};
 
 use super::clock::Clock;
 use super::column::{Moment, Param};
+use super::dial::{self, Dial, Session};
 use super::given_up::GivenUp;
 use super::timeline::{Observed, Timeline};
 use super::{Config, OpenError};
@@ -24,25 +21,22 @@ use crate::store::{Error, TestClock};
 
 /// Tries of one statement, where the try before had no effect.
 const TRIES_MAX: u32 = 8;
-/// With keepalive, a primary that died without a word is noticed in ten seconds.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(4);
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
-const KEEPALIVE_RETRIES: u32 = 3;
-const UNANSWERED_MAX: Duration = Duration::from_secs(10);
 /// Uses of a connection after which its named statements are prepared anew: the plan for a
 /// table that was small must not outlive that.
-const PLAN_USES_MAX: usize = 64;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const PLAN_USES_MAX: usize = 1024;
 
 /// The time that a batch goes by, and where it was written: the first two columns of every
 /// clocked statement.
 pub(super) const TIMELINE: &str = "left(pg_walfile_name(pg_current_wal_lsn()), 8)";
 
-/// A pool of connections to one primary.
+/// Connections to one primary: some for the statements of batches and of single records,
+/// whose plans are made once where that can be, and the others for all that is rare or asked
+/// for in many ways, which is planned each time for what is asked.
 pub(super) struct Database {
-    pool: Pool,
+    usual: Pool,
+    rare: Pool,
     given_up: GivenUp,
-    prepared: bool,
+    session: Session,
     statement_time: Duration,
     allow_unsafe_durability: bool,
     timeline: Timeline,
@@ -95,31 +89,33 @@ enum Failure {
 impl Database {
     /// A pool that connects when it is first used.
     pub(super) fn new(config: &Config, test_clock: Option<TestClock>) -> Result<Self, OpenError> {
-        let target = target(&config.url)?;
-        let manager = Manager::from_connect(
-            target,
-            Dial,
-            ManagerConfig {
+        let target = dial::target(&config.url)?;
+        let session = Session::new(config.prepared);
+        // What steps aside has a quarter of the pool (`aside`).
+        let usual = (config.writers + config.pool_size / 4).clamp(1, config.pool_size - 1);
+        let pool = |size, dial| {
+            let manager = ManagerConfig {
                 recycling_method: RecyclingMethod::Fast,
-            },
-        );
-        let pool = Pool::builder(manager)
-            .max_size(config.pool_size)
-            .runtime(Runtime::Tokio1)
-            .wait_timeout(Some(config.statement_time))
-            .create_timeout(Some(CONNECT_TIMEOUT))
-            .pre_recycle(Hook::sync_fn(|client, metrics| {
-                if metrics.recycle_count % PLAN_USES_MAX == 0 {
-                    client.statement_cache.clear();
-                }
-                Ok(())
-            }))
-            .build()
-            .map_err(|error| OpenError::Setting(error.to_string()))?;
+            };
+            Pool::builder(Manager::from_connect(target.clone(), dial, manager))
+                .max_size(size)
+                .runtime(Runtime::Tokio1)
+                .wait_timeout(Some(config.statement_time))
+                .create_timeout(Some(dial::CONNECT_TIMEOUT))
+                .pre_recycle(Hook::sync_fn(|client, metrics| {
+                    if (metrics.recycle_count + 1) % PLAN_USES_MAX == 0 {
+                        client.statement_cache.clear();
+                    }
+                    Ok(())
+                }))
+                .build()
+                .map_err(|error| OpenError::Setting(error.to_string()))
+        };
         Ok(Self {
-            pool,
+            usual: pool(usual, Dial::to_plan_once(&session))?,
+            rare: pool(config.pool_size - usual, Dial::default())?,
             given_up: GivenUp::new(config.pool_size),
-            prepared: config.prepared,
+            session,
             statement_time: config.statement_time,
             allow_unsafe_durability: config.allow_unsafe_durability,
             timeline: Timeline::default(),
@@ -149,17 +145,20 @@ impl Database {
 
     /// Closes idle connections; those in use close when they come back.
     pub(super) fn close(&self) {
-        self.pool.close();
+        self.usual.close();
+        self.rare.close();
     }
 
-    /// As [`Database::run`], for statements that answer the time and the timeline first.
+    /// As [`Database::run_usual`], for statements that answer the time and the timeline first.
     pub(super) async fn run_clocked(
         &self,
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<Clocked, Fault> {
         let sent = Instant::now();
-        let rows = self.run(sql, params, sent + self.statement_time).await?;
+        let rows = self
+            .run_usual(sql, params, sent + self.statement_time)
+            .await?;
         let received = Instant::now();
         let unusable = |what: &str| Fault::Unavailable(Error::unavailable(what.to_owned()));
         let first = rows
@@ -188,9 +187,33 @@ impl Database {
         Ok(Clocked { now: now.0, rows })
     }
 
-    /// Runs one autocommit statement. Here, and only here, are statements retried.
+    /// Runs one autocommit statement that is rare, or asked for in many ways: it is planned
+    /// for what is asked.
     pub(super) async fn run(
         &self,
+        sql: &str,
+        params: &[Param<'_>],
+        until: Instant,
+    ) -> Result<Vec<Row>, Fault> {
+        self.run_on(&self.rare, false, sql, params, until).await
+    }
+
+    /// Runs one autocommit statement that is run all the time, and has one good plan.
+    pub(super) async fn run_usual(
+        &self,
+        sql: &str,
+        params: &[Param<'_>],
+        until: Instant,
+    ) -> Result<Vec<Row>, Fault> {
+        let named = self.session.is_ours();
+        self.run_on(&self.usual, named, sql, params, until).await
+    }
+
+    /// Here, and only here, are statements retried.
+    async fn run_on(
+        &self,
+        pool: &Pool,
+        named: bool,
         sql: &str,
         params: &[Param<'_>],
         until: Instant,
@@ -198,7 +221,7 @@ impl Database {
         let until = until.min(Instant::now() + self.statement_time);
         let mut tries = 0;
         loop {
-            let failure = match self.once(sql, params, until).await {
+            let failure = match self.once(pool, named, sql, params, until).await {
                 Ok(rows) => return Ok(rows),
                 Err(failure) => failure,
             };
@@ -226,19 +249,21 @@ impl Database {
 
     async fn once(
         &self,
+        pool: &Pool,
+        named: bool,
         sql: &str,
         params: &[Param<'_>],
         until: Instant,
     ) -> Result<Vec<Row>, Failure> {
         let until = tokio::time::Instant::from_std(until);
-        let client = tokio::time::timeout_at(until, self.pool.get())
+        let client = tokio::time::timeout_at(until, pool.get())
             .await
             .map_err(|_| Failure::NotSent("no connection in time".into()))?
             .map_err(|error| match error {
                 PoolError::Closed => Failure::Final(Fault::Unavailable(Error::Closed)),
                 error => Failure::NotSent(error.into()),
             })?;
-        match tokio::time::timeout_at(until, self.send(&client, sql, params)).await {
+        match tokio::time::timeout_at(until, send(&client, named, sql, params)).await {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => {
                 let failure = classify(error);
@@ -258,26 +283,27 @@ impl Database {
         }
     }
 
-    async fn send(
-        &self,
-        client: &Object,
-        sql: &str,
-        params: &[Param<'_>],
-    ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        if !self.prepared {
-            // Parse, bind and execute in one flight, and nothing left in the session.
-            return client.query_typed(sql, params).await;
-        }
-        let types: Vec<Type> = params.iter().map(|(_, kind)| kind.clone()).collect();
-        let values: Vec<&(dyn ToSql + Sync)> = params.iter().map(|(value, _)| *value).collect();
-        let statement = client.prepare_typed_cached(sql, &types).await?;
-        client.query(&statement, &values).await
-    }
-
     /// Connections in use are judged by their own next answer.
     fn drop_idle(&self) {
-        self.pool.retain(|_, _| false);
+        self.usual.retain(|_, _| false);
+        self.rare.retain(|_, _| false);
     }
+}
+
+async fn send(
+    client: &Object,
+    named: bool,
+    sql: &str,
+    params: &[Param<'_>],
+) -> Result<Vec<Row>, tokio_postgres::Error> {
+    if !named {
+        // Parse, bind and execute in one flight, and nothing left in the session.
+        return client.query_typed(sql, params).await;
+    }
+    let types: Vec<Type> = params.iter().map(|(_, kind)| kind.clone()).collect();
+    let values: Vec<&(dyn ToSql + Sync)> = params.iter().map(|(value, _)| *value).collect();
+    let statement = client.prepare_typed_cached(sql, &types).await?;
+    client.query(&statement, &values).await
 }
 
 /// What an error says about its statement. Every error that the server sends for an
@@ -341,90 +367,4 @@ fn speaks_of_the_schema(code: &SqlState) -> bool {
 pub(super) fn pause(tries: u32) -> Duration {
     let most = 1_u64 << tries.min(7);
     Duration::from_micros(rand::random_range(500..=most * 1000))
-}
-
-/// Opens connections and reads their notices.
-struct Dial;
-
-type Dialled = Result<(Client, JoinHandle<()>), tokio_postgres::Error>;
-
-impl Connect for Dial {
-    fn connect(
-        &self,
-        config: &tokio_postgres::Config,
-    ) -> Pin<Box<dyn Future<Output = Dialled> + Send + '_>> {
-        let config = config.clone();
-        Box::pin(async move {
-            let (client, mut connection) = config.connect(NoTls).await?;
-            let driver = tokio::spawn(async move {
-                loop {
-                    match poll_fn(|context| connection.poll_message(context)).await {
-                        // Ending here closes the connection, which makes everything in
-                        // flight on it unknown.
-                        Some(Ok(AsyncMessage::Notice(notice))) if gave_up_replication(&notice) => {
-                            tracing::warn!(%notice, "a commit may not have been replicated");
-                            break;
-                        }
-                        Some(Ok(_)) => {}
-                        Some(Err(error)) => {
-                            tracing::debug!(%error, "a database connection ended");
-                            break;
-                        }
-                        None => break,
-                    }
-                }
-            });
-            Ok((client, driver))
-        })
-    }
-}
-
-/// "canceling wait for synchronous replication". The text is translated, the routine not.
-fn gave_up_replication(notice: &DbError) -> bool {
-    notice.routine() == Some("SyncRepWaitForLSN")
-}
-
-/// Where to connect, with what a primary's clients need.
-pub(super) fn target(url: &str) -> Result<tokio_postgres::Config, OpenError> {
-    let mut target: tokio_postgres::Config = url.parse().map_err(OpenError::Url)?;
-    if target.get_ssl_mode() == SslMode::Require {
-        return Err(OpenError::Tls);
-    }
-    target
-        .target_session_attrs(TargetSessionAttrs::ReadWrite)
-        .keepalives(true)
-        .keepalives_idle(KEEPALIVE_IDLE)
-        .keepalives_interval(KEEPALIVE_INTERVAL)
-        .keepalives_retries(KEEPALIVE_RETRIES)
-        .tcp_user_timeout(UNANSWERED_MAX);
-    if target.get_connect_timeout().is_none() {
-        target.connect_timeout(CONNECT_TIMEOUT);
-    }
-    if target.get_application_name().is_none() {
-        target.application_name("reprise");
-    }
-    Ok(target)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_encrypted_connection_is_not_promised_in_silence() {
-        let error = target("postgres://u:secret@h/d?sslmode=require").expect_err("no TLS here");
-        assert!(matches!(error, OpenError::Tls));
-        assert!(error.to_string().contains("sslmode"), "{error}");
-    }
-
-    #[test]
-    fn several_hosts_are_tried_for_the_one_that_can_be_written_to() {
-        let target = target("postgres://u@one:1,two:2/d").expect("a list of hosts");
-        assert_eq!(target.get_hosts().len(), 2);
-        assert_eq!(
-            target.get_target_session_attrs(),
-            TargetSessionAttrs::ReadWrite
-        );
-        assert!(target.get_keepalives());
-    }
 }

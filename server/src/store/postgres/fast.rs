@@ -6,54 +6,137 @@ use reprise_domain::{Record, RecordId, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::column::{Blob, Moment};
+use super::column::{Blob, Moment, under};
 use super::database::{Database, Fault, TIMELINE};
 use super::fresh::{self, FreshArrays};
 use super::held::{self, PlanArrays, PlanRow};
 use super::plan::HeldPlan;
-use super::row::RecordRow;
+use super::row::{RecordArrays, RecordRow};
 use super::safety;
 
-static SQL: LazyLock<String> = LazyLock::new(|| {
-    format!(
+/// Which parts a statement has: a lone command is planned and run for itself alone.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Inserts.
+    fresh: bool,
+    /// Looks for the records that are to be inserted, and inserts only those that it does not
+    /// see.
+    look: bool,
+    /// Changes.
+    held: bool,
+    /// Locks what it changes as far as a lease is judged or moved.
+    lock: bool,
+}
+
+impl Shape {
+    const COUNT: usize = 16;
+
+    fn number(self) -> usize {
+        [self.fresh, self.look, self.held, self.lock]
+            .into_iter()
+            .fold(0, |number, part| 2 * number + usize::from(part))
+    }
+
+    fn of(number: usize) -> Self {
+        let has = |bit| number & bit != 0;
+        Self {
+            fresh: has(8),
+            look: has(4),
+            held: has(2),
+            lock: has(1),
+        }
+    }
+
+    fn sql(self) -> String {
+        let mut param = 4;
+        let mut next = |count| {
+            param += count;
+            param - count
+        };
+        let locked = self.lock.then(|| next(1));
+        let plans = self.held.then(|| next(PlanArrays::NAMES.len()));
+        let records = self.fresh.then(|| next(FreshArrays::NAMES.len()));
+        let mut parts = Vec::new();
+        if let Some(plans) = plans {
+            parts.push(format!(
+                "p as materialized (select * from {})",
+                held::plans(plans)
+            ));
+        }
         // Rows whose lease is judged or moved are locked first, skipping those that others
         // hold, and the clock is read after that, so that no lease is judged or given out by
         // a time that waited. Outcomes do not depend on the time: they are written without
         // that. They may wait for whoever holds the row, and an insert for another session's
         // open insert of the same key: that is bounded, and the time is read again at the end.
-        "with p as materialized (
-            select * from {plans}
-        ), held as materialized (
-            select r.id from reprise.record r where r.id = any($4)
-            order by r.id for no key update skip locked
-        ), clock as materialized (
-            select coalesce($1, clock_timestamp()) as now, {TIMELINE} as timeline,
-                set_config('lock_timeout', $2, true), {durable_commit}
-            from (select count(*) from held) locked
-        ), changed as (
-            {update}
-        ), fresh as (
-            {insert}
+        let after = match locked {
+            Some(ids) => {
+                parts.push(format!(
+                    "held as materialized (
+                        select r.id from reprise.record r where r.id = any(${ids})
+                        order by r.id for no key update skip locked)"
+                ));
+                "from (select count(*) from held) locked"
+            }
+            None => "",
+        };
+        parts.push(format!(
+            "clock as materialized (
+                select coalesce($1, clock_timestamp()) as now, {TIMELINE} as timeline,
+                    set_config('lock_timeout', $2, true), {durable_commit} {after})",
+            durable_commit = safety::durable_commit("$3"),
+        ));
+        if self.held {
+            parts.push(format!("changed as ({})", held::update(self.lock)));
+        }
+        if let Some(records) = records {
+            // The first of the arrays has the ids.
+            if self.look {
+                parts.push(format!(
+                    "seen as materialized (
+                        select {} from reprise.record r where r.id = any(${records}))",
+                    under("r", RecordArrays::NAMES),
+                ));
+            }
+            parts.push(format!("fresh as ({})", fresh::insert(records, self.look)));
+        }
+        let rows = match (self.held, self.look) {
+            (true, true) => "(select * from changed union all select * from seen)",
+            (true, false) => "changed",
+            (false, true) => "seen",
+            (false, false) => "",
+        };
+        let settled = match (self.fresh, rows) {
+            (true, "") => "select f.id as fresh_id from fresh f".to_owned(),
+            (true, rows) => format!(
+                "select f.id as fresh_id, r.* from {rows} r full join fresh f on f.id = r.id"
+            ),
+            (false, rows) => format!("select null::bytea as fresh_id, r.* from {rows} r"),
+        };
+        format!(
+            // What was seen is as it was when the statement began, and is judged by that time.
+            "with {parts}
+            select c.now, c.timeline, coalesce($1, clock_timestamp()),
+                coalesce($1, statement_timestamp()), x.*
+            from clock c left join ({settled}) x on true",
+            parts = parts.join(", "),
         )
-        select c.now, c.timeline, coalesce($1, clock_timestamp()), x.*
-        from clock c
-        left join (select f.id as fresh_id, r.* from changed r full join fresh f on f.id = r.id) x
-            on true",
-        durable_commit = safety::durable_commit("$3"),
-        plans = held::plans(5),
-        update = held::update(),
-        insert = fresh::insert(5 + PlanArrays::NAMES.len()),
-    )
-});
+    }
+}
+
+static SQL: LazyLock<[String; Shape::COUNT]> =
+    LazyLock::new(|| std::array::from_fn(|number| Shape::of(number).sql()));
 
 /// What of a batch was settled.
 #[derive(Default)]
 pub(super) struct Settled {
     pub(super) inserted: Vec<Inserted>,
-    /// Changed rows; those with an outcome lack its headers and body.
-    pub(super) changed: Vec<RecordRow>,
+    /// Rows that were changed, and those that were seen. Changed ones with an outcome lack its
+    /// headers and body.
+    pub(super) rows: Vec<RecordRow>,
     /// The time of the changes.
     pub(super) now: Timestamp,
+    /// The time at which seen rows were as they are.
+    pub(super) seen_at: Timestamp,
 }
 
 /// A record that was inserted.
@@ -65,53 +148,73 @@ pub(super) struct Inserted {
     pub(super) now: Timestamp,
 }
 
-/// Inserts those of the `fresh` records whose keys are free, and changes those of the
-/// `held` ones that are as assumed.
+/// Inserts those of the `fresh` records whose keys are free, and changes those of the `held`
+/// ones that are as assumed; both in the order of their ids. With `look`, records that are
+/// there already are answered as they were seen.
 pub(super) async fn fast(
     database: &Database,
     fresh: impl Iterator<Item = &Record>,
     held: impl Iterator<Item = &HeldPlan>,
+    look: bool,
 ) -> Result<Settled, Fault> {
     let (mut records, mut plans) = (FreshArrays::default(), PlanArrays::default());
-    fresh.for_each(|record| records.push(record.into()));
     let mut locked: Vec<Blob> = Vec::new();
+    let mut shape = Shape::of(0);
+    for record in fresh {
+        records.push(record.into());
+        shape.fresh = true;
+        shape.look = look;
+    }
     for plan in held {
         let row = PlanRow::from(plan);
         if row.lease_must_run {
             locked.push(row.id.clone());
+            shape.lock = true;
         }
         plans.push(row);
+        shape.held = true;
     }
     let (now, timeout) = (database.test_now(), super::LOCK_TIMEOUT);
     let commit = database.if_commit_is_off();
     let mut params = super::prologue(&now);
     params.push((&timeout, Type::TEXT));
     params.push((&commit, Type::TEXT));
-    params.push((&locked, Type::BYTEA_ARRAY));
-    params.extend(plans.params());
-    params.extend(records.params());
-    let clocked = database.run_clocked(&SQL, &params).await?;
+    if shape.lock {
+        params.push((&locked, Type::BYTEA_ARRAY));
+    }
+    if shape.held {
+        params.extend(plans.params());
+    }
+    if shape.fresh {
+        params.extend(records.params());
+    }
+    let clocked = database.run_clocked(&SQL[shape.number()], &params).await?;
     let mut settled = Settled {
         now: clocked.now,
+        seen_at: clocked.now,
         ..Settled::default()
     };
     for row in &clocked.rows {
-        settled.take(row).map_err(Fault::Refused)?;
+        settled
+            .take(row, shape.held || shape.look)
+            .map_err(Fault::Refused)?;
     }
     Ok(settled)
 }
 
 impl Settled {
-    fn take(&mut self, row: &Row) -> Result<(), tokio_postgres::Error> {
-        if let Some(id) = row.try_get::<_, Option<Blob>>(3)? {
+    fn take(&mut self, row: &Row, has_rows: bool) -> Result<(), tokio_postgres::Error> {
+        let seen_at: Moment = row.try_get(3)?;
+        self.seen_at = seen_at.0;
+        if let Some(id) = row.try_get::<_, Option<Blob>>(4)? {
             let after: Moment = row.try_get(2)?;
             self.inserted.push(Inserted {
                 id: super::record_id(&id),
                 granted_at: self.now,
                 now: after.0,
             });
-        } else if row.try_get::<_, Option<Blob>>(4)?.is_some() {
-            self.changed.push(RecordRow::read(row, 4)?);
+        } else if has_rows && row.try_get::<_, Option<Blob>>(5)?.is_some() {
+            self.rows.push(RecordRow::read(row, 5)?);
         }
         Ok(())
     }

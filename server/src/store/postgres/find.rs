@@ -37,7 +37,7 @@ pub(super) async fn find(
     params.push((&first, Type::BYTEA));
     params.push((&last, Type::BYTEA));
     params.push((&tenant, Type::TEXT));
-    for row in database.run(&SQL, &params, deadline).await? {
+    for row in database.run_usual(&SQL, &params, deadline).await? {
         let now: Moment = row.try_get(0).map_err(Error::internal)?;
         let stored = RecordRow::read(&row, 1).map_err(Error::internal)?;
         let record = super::record(stored)?;

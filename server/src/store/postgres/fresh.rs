@@ -36,8 +36,12 @@ columns! {
 }
 
 /// Inserts the planned records whose keys are free, with the clock of `clock c`, in their
-/// order.
-pub(super) fn insert(first_param: usize) -> String {
+/// order; with `look` only those that are not among the `seen`.
+pub(super) fn insert(first_param: usize, look: bool) -> String {
+    let unseen = match look {
+        true => "where p.id not in (select id from seen)",
+        false => "",
+    };
     format!(
         "insert into reprise.record (
             id, tenant, operation, subject, key, revision, created_at, updated_at, state,
@@ -53,6 +57,7 @@ pub(super) fn insert(first_param: usize) -> String {
             c.now + p.repeat_in * interval '1 microsecond', p.why, p.owner,
             p.correlation_id, p.instruction
         from {plans} cross join clock c
+        {unseen}
         on conflict (id) do nothing
         returning id",
         plans = unnest(first_param, "p", FreshArrays::NAMES),

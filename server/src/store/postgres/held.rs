@@ -57,9 +57,13 @@ pub(super) fn plans(first_param: usize) -> String {
     unnest(first_param, "p", PlanArrays::NAMES)
 }
 
-/// Carries out the plans `p` on rows that are as assumed, with the clock of `clock c`; those
-/// that depend on the lease only on rows that are locked, `held`.
-pub(super) fn update() -> String {
+/// Carries out the plans `p` on rows that are as assumed, with the clock of `clock c`; where
+/// some depend on the lease (`lock`), those only on rows that are locked, `held`.
+pub(super) fn update(lock: bool) -> String {
+    let locked = match lock {
+        true => "and (not p.lease_must_run or p.id in (select id from held))",
+        false => "",
+    };
     let of_outcome: Vec<String> = OF_OUTCOME
         .iter()
         .map(|name| format!("{name} = case when p.recorded then p.{name} else r.{name} end"))
@@ -87,7 +91,7 @@ pub(super) fn update() -> String {
             {of_outcome}
         from p cross join clock c
         where r.id = p.id and r.tenant = p.tenant
-            and (not p.lease_must_run or p.id in (select id from held))
+            {locked}
             and r.state = 1 and r.attempt = p.attempt and r.fence = p.fence
             and not (r.key_spent or r.unaccounted or r.contradicted)
             and r.report_kind is null and r.given_back is null and r.pending_digests is null

@@ -9,7 +9,8 @@ use tokio_postgres::types::Type;
 use tokio_postgres::{Client, NoTls, Row, Transaction};
 
 use super::OpenError;
-use super::database::{Database, target};
+use super::database::Database;
+use super::dial::target;
 use super::safety::{check_encoding, durable_commit};
 
 /// A released migration. Its text never changes.

@@ -19,7 +19,7 @@ pub(super) async fn revisions(
 ) -> Result<Vec<(RecordId, u64)>, Error> {
     let ids: Vec<Blob> = ids.iter().map(|id| Blob::copy(&id.0)).collect();
     let rows = database
-        .run(SQL, &[(&ids, Type::BYTEA_ARRAY)], deadline)
+        .run_usual(SQL, &[(&ids, Type::BYTEA_ARRAY)], deadline)
         .await?;
     rows.iter()
         .map(|row| {

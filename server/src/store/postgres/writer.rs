@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use reprise_domain::command::{Answer, Command, Finding, Outcome, Refusal};
 use reprise_domain::policy::Policy;
@@ -23,6 +24,10 @@ use super::{Config, record, record_id};
 use crate::store::queue::{Folded, Intake, Job, Lane, by_record, fold};
 use crate::store::{Error, OnChange};
 
+/// Of the first grants of a batch, one in so many has to be of a key that is there already
+/// for the next batch to look first: an insert that fails costs several looks.
+const LOOK_SHARE: usize = 8;
+
 /// The commands of one record, in order.
 pub(super) type Group = (RecordId, Vec<Job>);
 type Decided = Result<Answer, Refusal>;
@@ -32,6 +37,8 @@ pub(super) struct Writer {
     database: Database,
     intake: Intake,
     fast_path: bool,
+    /// Most keys of the last first grants were there already: the next are looked for first.
+    look: AtomicBool,
     on_change: Option<OnChange>,
     pub(super) aside: Aside,
     tasks: TaskTracker,
@@ -87,6 +94,7 @@ impl Writer {
             database,
             intake,
             fast_path: config.fast_path,
+            look: AtomicBool::new(false),
             on_change,
             aside: Aside::new(config.pool_size),
             tasks: TaskTracker::new(),
@@ -180,7 +188,8 @@ impl Writer {
         held.sort_unstable_by_key(|planned| planned.job.id());
         let records = fresh.iter().map(|planned| &*planned.plan);
         let plans = held.iter().map(|planned| &*planned.plan);
-        let settled = match fast(&self.database, records, plans).await {
+        let look = self.look.load(Ordering::Relaxed);
+        let settled = match fast(&self.database, records, plans, look).await {
             Ok(settled) => settled,
             Err(fault) => {
                 let fresh = fresh.into_iter().map(Planned::group);
@@ -189,10 +198,48 @@ impl Writer {
                 return Vec::new();
             }
         };
+        if !fresh.is_empty() {
+            let there = fresh.len() - settled.inserted.len();
+            self.look
+                .store(there * LOOK_SHARE >= fresh.len(), Ordering::Relaxed);
+        }
         let inserted = by_id(settled.inserted, |row| row.id);
-        let changed = by_id(settled.changed, |row| record_id(&row.id));
-        let mut rest = self.inserted(fresh, inserted);
-        rest.extend(self.updated(held, changed, settled.now));
+        let mut rows = by_id(settled.rows, |row| record_id(&row.id));
+        let taken = self.inserted(fresh, inserted);
+        let mut rest = self.updated(held, &mut rows, settled.now);
+        rest.extend(self.seen(taken, rows, settled.seen_at));
+        rest
+    }
+
+    /// Answers those whose record was seen, where nothing is to be written, and returns the
+    /// others.
+    fn seen(
+        &self,
+        taken: Vec<Group>,
+        mut rows: HashMap<RecordId, RecordRow>,
+        at: Timestamp,
+    ) -> Vec<Group> {
+        let mut rest = Vec::new();
+        for (id, jobs) in taken {
+            let found = rows.remove(&id).map(record);
+            let found = match found {
+                Some(Ok(found)) if found.name == jobs[0].request.name => found,
+                // What cannot be read, or is another's, is looked at again and told then.
+                _ => {
+                    rest.push((id, jobs));
+                    continue;
+                }
+            };
+            let folded = fold(Some(&found), jobs, at);
+            if folded.writes() {
+                let answered = folded.answers.into_iter().map(|(job, _)| job);
+                rest.push((id, answered.chain(folded.postponed).collect()));
+                continue;
+            }
+            for (job, answer) in folded.answers {
+                self.settle(job, Ok(answer));
+            }
+        }
         rest
     }
 
@@ -225,7 +272,7 @@ impl Writer {
     fn updated(
         &self,
         plans: Vec<Planned<HeldPlan>>,
-        mut changed: HashMap<RecordId, RecordRow>,
+        changed: &mut HashMap<RecordId, RecordRow>,
         now: Timestamp,
     ) -> Vec<Group> {
         let mut other = Vec::new();
