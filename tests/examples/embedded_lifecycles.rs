@@ -55,11 +55,18 @@ async fn main() -> Result<()> {
         );
     }
     println!("{callers} callers, {body_bytes} bytes of body");
-    let (begun, cpu) = (Instant::now(), cpu()?);
+    let (begun, cpu, written) = (Instant::now(), cpu()?, written()?);
     let until = Until::Moment(begun + Duration::from_secs(seconds));
     let times = load(&store, callers, "k", &body, until).await?;
     let elapsed = begun.elapsed().as_secs_f64();
+    let count = times.len() as f64;
     report(times, elapsed, &cpu)?;
+    let [bytes, calls] = self::written()?;
+    println!(
+        "{:.0} bytes written a lifecycle, in {:.1} calls",
+        (bytes - written[0]) as f64 / count,
+        (calls - written[1]) as f64 / count,
+    );
     walk.abort();
     let open = size(&path)?;
     store.close().await?;
@@ -206,9 +213,19 @@ fn cpu() -> Result<Vec<(String, u64)>> {
     Ok(sums)
 }
 
+/// What this process has written: bytes, calls.
+fn written() -> Result<[u64; 2]> {
+    let io = fs::read_to_string("/proc/self/io")?;
+    let figure = |name: &str| {
+        let line = io.lines().find_map(|line| line.strip_prefix(name));
+        anyhow::Ok(line.context("no such figure")?.trim().parse()?)
+    };
+    Ok([figure("wchar:")?, figure("syscw:")?])
+}
+
+/// Bytes of the file and of its log.
 fn size(path: &Path) -> Result<u64> {
-    let log = path.with_extension("");
-    let mut name = log.into_os_string();
-    name.push("-wal");
-    Ok(fs::metadata(path)?.len() + fs::metadata(PathBuf::from(name))?.len())
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    Ok(fs::metadata(path)?.len() + fs::metadata(log)?.len())
 }

@@ -21,7 +21,7 @@ pub(super) const MIGRATIONS: [&str; 1] = [include_str!(
 const LOG_PAGES: i64 = 16_384;
 /// Of pages that the writer keeps in memory: each grant changes a page of the index over all
 /// ids, anywhere in it.
-const CACHE_KIB: i64 = 32 * 1024;
+const CACHE_KIB: i64 = 8 * 1024;
 
 /// "Rprs" in SQLite's header, so that the file is not taken for another program's.
 const APPLICATION_ID: i32 = 0x5270_7273;
