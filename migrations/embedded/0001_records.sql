@@ -3,8 +3,8 @@
 -- Times are microseconds since the Unix epoch, durations microseconds, digests and ids raw
 -- bytes. To look around:
 --
---     select lower(hex(id)), tenant, operation, subject, key, state, attempt,
---            datetime(lease_end / 1000000, 'unixepoch') from records;
+--     select lower(hex(id)), tenant, operation, subject, key, state,
+--            datetime(granted_at / 1000000, 'unixepoch') from records;
 --
 -- Only the server writes here: a row that was changed by hand no longer matches its
 -- checksum and is answered as damaged. STRICT makes SQLite refuse values of another type
@@ -37,90 +37,17 @@ create table records (
     key text not null,
     -- Rises with every write.
     revision integer not null,
+    -- First grant.
     created_at integer not null,
-    updated_at integer not null,
-
-    fingerprint_scheme text not null check (fingerprint_scheme in ('raw', 'json')),
-    fingerprint_rule text not null,
-    fingerprint_digest blob not null check (length(fingerprint_digest) = 32),
-
+    -- Newest grant.
+    granted_at integer not null,
     -- As written; a lapse or an end of retention is judged at the moment of reading.
     state text not null check (state in
         ('processing', 'pending', 'completed', 'failed_retryable', 'failed_final')),
-    generation integer not null check (generation >= 1),
-    key_spent integer not null check (key_spent in (0, 1)),
-    unaccounted integer not null check (unaccounted in (0, 1)),
-    contradicted integer not null check (contradicted in (0, 1)),
-
-    -- The newest attempt.
-    attempt integer not null check (attempt >= 1),
-    attempt_id blob not null check (length(attempt_id) = 16),
-    -- The four before it, 16 bytes each, newest first.
-    earlier_attempt_ids blob not null check (length(earlier_attempt_ids) <= 64),
-    fence integer not null,
-    granted_at integer not null,
-    lease_end integer not null,
-    lease_us integer not null,
-    on_lapse text not null check (on_lapse in ('pending', 'take_over_unless_sent', 'take_over')),
-    repeat_until integer,
-    granted text not null check (granted in
-        ('first', 'after_retryable_failure', 'after_lapsed_lease', 'after_resolution')),
-    owner text not null,
-    sent integer not null check (sent in (0, 1)),
-    used integer not null check (used in (0, 1)),
-    given_back text check (given_back in ('server', 'client')),
-    -- What its token reported; both or neither.
-    reported text check (reported in ('completed', 'failed_retryable', 'failed_final')),
-    report_digest blob check ((report_digest is null) = (reported is null)),
-    -- Digests of its accepted MarkPending reports, 32 bytes each, newest last.
-    pending_digests blob not null,
-
-    -- How the attempt before it ended; null after a first grant.
-    previous_attempt integer,
-    previous_fence integer check ((previous_fence is null) = (previous_attempt is null)),
-    previous_reported text,
-    previous_report_digest blob
-        check ((previous_report_digest is null) = (previous_reported is null)),
-    previous_pending_digests blob
-        check ((previous_pending_digests is null) = (previous_attempt is null)),
-
     correlation_id text not null,
-    provider_reference text not null,
-    resource_id text not null,
-
-    -- Why and since when the outcome is uncertain; present in state pending.
-    pending_reason text,
-    pending_detail text,
-    pending_since integer,
-    pending_next_check integer,
-
-    -- The newest outcome, replayed byte for byte.
-    outcome_code text,
-    -- Of a body that is not kept.
-    omitted_body_size integer check (omitted_body_size is null or outcome_body is null),
-    omitted_body_sha256 blob
-        check ((omitted_body_sha256 is null) = (omitted_body_size is null)),
-    outcome_resource_id text,
-    outcome_provider_reference text,
-    outcome_recorded_at integer,
-    result_until integer,
-    memory_until integer,
-
-    -- The newest resolution.
-    resolution_attempt integer,
-    resolution_digest blob,
-    resolution_content blob,
-    resolution_core blob,
-
-    -- The newest claim on the newest attempt; null in the usual row.
-    claim_id blob check (length(claim_id) = 16),
-    claim_fence integer check ((claim_fence is null) = (claim_id is null)),
-    claim_taken_at integer check ((claim_taken_at is null) = (claim_id is null)),
-    claim_lease_end integer check ((claim_lease_end is null) = (claim_id is null)),
-    claim_lease_us integer check ((claim_lease_us is null) = (claim_id is null)),
-    claim_owner text check ((claim_owner is null) = (claim_id is null)),
-    claim_over integer
-        check ((claim_over is null) = (claim_id is null) and claim_over in (0, 1)),
+    -- All that no statement asks for, packed: a column more costs each write, and most parts
+    -- are absent in the usual row. The server's code tells how they stand in it.
+    details blob not null,
 
     -- What is large stands last, so that lists and removal read a row without it.
     instruction blob not null,
@@ -128,6 +55,9 @@ create table records (
     content_checksum blob check (length(content_checksum) = 16),
     -- First 16 bytes of SHA-256 over all columns before it.
     checksum blob not null check (length(checksum) = 16),
+    -- Zeros, for the outcome to take their place: a row that grew would often move half of
+    -- its page to another one.
+    room blob,
     -- For each header: length of the name (4 bytes, big-endian), name, length of the value
     -- (4 bytes), value.
     outcome_headers blob,

@@ -34,7 +34,8 @@ impl<'a> Document<'a> {
     }
 
     pub(crate) fn write(&self, rule: &Rule, out: &mut Vec<u8>) {
-        self.0.write(&self.0.root, Some(&Marks::of(rule)), out);
+        let marks = (!rule.is_none()).then(|| Marks::of(rule));
+        self.0.write(&self.0.root, marks.as_ref(), out);
     }
 }
 
@@ -65,11 +66,14 @@ impl<'r> Marks<'r> {
 
 impl Tree<'_> {
     /// Writes `value`; `marks` are those at its place, and none where no pointer leads.
-    fn write(&self, value: &Value<'_>, marks: Option<&Marks<'_>>, out: &mut Vec<u8>) {
+    fn write(&self, value: &Value, marks: Option<&Marks<'_>>, out: &mut Vec<u8>) {
         match *value {
-            Value::Plain(form) => out.extend_from_slice(form),
+            Value::Plain(form) => out.extend_from_slice(self.text(form)),
             Value::Respelled(form) => out.extend_from_slice(self.form(form)),
-            Value::Array(elements) => self.write_array(elements, marks, out),
+            Value::Array(elements) => match marks {
+                None => self.write_unmarked_array(elements, out),
+                Some(marks) => self.write_array(elements, marks, out),
+            },
             Value::Object(members) => self.write_object(members, marks, out),
         }
     }
@@ -98,13 +102,36 @@ impl Tree<'_> {
         close(before, b'}', out);
     }
 
-    fn write_array(&self, elements: Span, marks: Option<&Marks<'_>>, out: &mut Vec<u8>) {
-        let marks_at: BTreeMap<usize, &Marks<'_>> = marks
-            .into_iter()
-            .flat_map(|marks| &marks.below)
+    /// Writes an array that no pointer leads into. Neighbours whose forms the document has side
+    /// by side are copied at once.
+    fn write_unmarked_array(&self, elements: Span, out: &mut Vec<u8>) {
+        out.push(b'[');
+        let before = out.len();
+        let mut rest = self.elements(elements);
+        while let [element, others @ ..] = rest {
+            rest = others;
+            if let Value::Plain(Span(from, mut to)) = *element {
+                // A single byte between two elements is their comma.
+                while let [Value::Plain(next), others @ ..] = rest
+                    && next.0 == to + 1
+                {
+                    (to, rest) = (next.1, others);
+                }
+                out.extend_from_slice(self.text(Span(from, to)));
+            } else {
+                self.write(element, None, out);
+            }
+            out.push(b',');
+        }
+        close(before, b']', out);
+    }
+
+    fn write_array(&self, elements: Span, marks: &Marks<'_>, out: &mut Vec<u8>) {
+        let below = marks.below.iter();
+        let marks_at: BTreeMap<usize, &Marks<'_>> = below
             .filter_map(|(token, marks)| Some((index(token)?, marks)))
             .collect();
-        let unordered = marks.is_some_and(|marks| marks.unordered);
+        let unordered = marks.unordered;
         let mut spans = Vec::new();
         out.push(b'[');
         let before = out.len();

@@ -1,7 +1,5 @@
 //! Numbers as ECMAScript writes them (RFC 8785, 3.2.2.3), and only those that it writes exactly.
 
-use std::io::Write as _;
-
 /// A double's shortest form has at most this many significant digits.
 const DIGITS_MAX: usize = 17;
 
@@ -16,12 +14,33 @@ pub(crate) struct Inexact;
 /// No double has a longer form than this, in bytes.
 const FORM_LEN_MAX: usize = 32;
 
+/// How many digits there are before the first byte that is none.
+pub(crate) fn digits_len(bytes: &[u8]) -> usize {
+    let (words, tail) = bytes.as_chunks();
+    for (at, word) in words.iter().enumerate() {
+        let others = others(u64::from_le_bytes(*word));
+        if others != 0 {
+            return 8 * at + others.trailing_zeros() as usize / 8;
+        }
+    }
+    let len = tail.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    bytes.len() - tail.len() + len
+}
+
+/// Eight bytes at once: the highest bit of each byte that is no digit.
+fn others(word: u64) -> u64 {
+    const EACH: u64 = u64::from_ne_bytes([1; 8]);
+    let digits = word ^ (EACH * u64::from(b'0'));
+    // 0 to 9 stay below the highest bit, 10 to 127 reach it, and none runs over.
+    let sum = (digits & (EACH * 0x7f)) + EACH * (0x80 - 10);
+    (sum | digits) & (EACH << 7)
+}
+
 /// The ECMAScript form of `text`, a number that follows the JSON grammar and has no exponent, if
 /// that is what remains without the trailing zeros of its fraction.
 ///
 /// Quick, and enough for most numbers that programs write; [`write`] judges all others.
-pub(crate) fn without_trailing_zeros(text: &str) -> Option<&str> {
-    let has_fraction = text.as_bytes().contains(&b'.');
+pub(crate) fn quick_form(text: &str, has_fraction: bool) -> Option<&str> {
     let form = if has_fraction {
         let digits = text.bytes().rev().take_while(|&byte| byte == b'0').count();
         let form = &text[..text.len() - digits];
@@ -176,7 +195,13 @@ impl Decimal {
                     out.push(b'.');
                     out.extend_from_slice(&digits[1..]);
                 }
-                write!(out, "e{:+}", self.point - 1).expect("a Vec takes everything");
+                let exponent = self.point - 1;
+                out.extend_from_slice(if exponent < 0 { b"e-" } else { b"e+" });
+                let exponent = exponent.unsigned_abs();
+                // Doubles end at 308 above and at 324 below.
+                for unit in [100, 10, 1].into_iter().filter(|unit| exponent >= *unit) {
+                    out.push(b'0' + (exponent / unit % 10) as u8);
+                }
             }
         }
     }
@@ -199,6 +224,10 @@ fn exponent(text: &[u8]) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn without_trailing_zeros(text: &str) -> Option<&str> {
+        quick_form(text, text.contains('.'))
+    }
 
     /// The form by the slow way, which the quick way must agree with where it has an answer.
     fn form(text: &str) -> Option<String> {
@@ -312,5 +341,19 @@ mod tests {
         assert_eq!(form(&nines), None);
         assert_eq!(form(&format!("1e{nines}")), None);
         assert_eq!(form(&format!("0e-{nines}")).as_deref(), Some("0"));
+    }
+
+    #[test]
+    fn every_byte_that_is_no_digit_ends_the_digits_wherever_it_stands() {
+        for byte in 0..=u8::MAX {
+            for len in 1..20 {
+                for at in 0..len {
+                    let mut bytes = vec![b'9'; len];
+                    bytes[at] = byte;
+                    let expected = if byte.is_ascii_digit() { len } else { at };
+                    assert_eq!(digits_len(&bytes), expected, "{bytes:x?}");
+                }
+            }
+        }
     }
 }

@@ -10,22 +10,27 @@ use crate::error::{Fault, Flaw};
 use crate::text::{plain_len, utf16_order, utf16_prefix, write_char};
 use crate::{DEPTH_MAX, number};
 
+/// Elements, members and bytes of forms that room is made for before it is known how many there
+/// are: enough for most documents of some kB, and little beside a larger one.
+const AT_FIRST_MAX: usize = 256;
+
 /// A document whose parts are in canonical form, and whose members in canonical order.
 ///
 /// What an array or an object holds lies side by side, so that no container is allocated alone.
 pub(crate) struct Tree<'a> {
-    pub(crate) root: Value<'a>,
-    elements: Vec<Value<'a>>,
+    pub(crate) root: Value,
+    text: &'a str,
+    elements: Vec<Value>,
     members: Vec<Member<'a>>,
     /// The canonical forms of what the document spells otherwise.
     forms: Vec<u8>,
 }
 
-/// A value; where it does not hold its bytes itself, it says where in its [`Tree`] they are.
+/// A value: where in its [`Tree`] it is.
 #[derive(Clone, Copy)]
-pub(crate) enum Value<'a> {
+pub(crate) enum Value {
     /// The canonical form of a value that the document itself has.
-    Plain(&'a [u8]),
+    Plain(Span),
     /// The canonical form of a number or string that the document may spell otherwise.
     Respelled(Span),
     Array(Span),
@@ -34,12 +39,12 @@ pub(crate) enum Value<'a> {
 
 /// From the first one up to, and without, the last.
 #[derive(Clone, Copy)]
-pub(crate) struct Span(usize, usize);
+pub(crate) struct Span(pub(crate) usize, pub(crate) usize);
 
 pub(crate) struct Member<'a> {
     /// Unescaped; borrowed if the document has no escapes in it.
     pub(crate) name: Cow<'a, str>,
-    pub(crate) value: Value<'a>,
+    pub(crate) value: Value,
     /// [`utf16_prefix`] of the name.
     prefix: u64,
     /// Bytes of the document before the name.
@@ -47,11 +52,15 @@ pub(crate) struct Member<'a> {
 }
 
 impl<'a> Tree<'a> {
+    pub(crate) fn text(&self, Span(from, to): Span) -> &[u8] {
+        &self.text.as_bytes()[from..to]
+    }
+
     pub(crate) fn form(&self, Span(from, to): Span) -> &[u8] {
         &self.forms[from..to]
     }
 
-    pub(crate) fn elements(&self, Span(from, to): Span) -> &[Value<'a>] {
+    pub(crate) fn elements(&self, Span(from, to): Span) -> &[Value] {
         &self.elements[from..to]
     }
 
@@ -70,13 +79,14 @@ pub(crate) fn document(bytes: &[u8]) -> Result<Tree<'_>, Fault> {
         text,
         at: 0,
         depth: 0,
-        open_elements: Vec::new(),
-        open_members: Vec::new(),
+        open_elements: Vec::with_capacity((bytes.len() / 16).min(AT_FIRST_MAX)),
+        open_members: Vec::with_capacity((bytes.len() / 32).min(AT_FIRST_MAX)),
         tree: Tree {
-            root: Value::Plain(&[]),
+            root: Value::Plain(Span(0, 0)),
+            text,
             elements: Vec::new(),
             members: Vec::new(),
-            forms: Vec::new(),
+            forms: Vec::with_capacity((bytes.len() / 8).min(AT_FIRST_MAX)),
         },
     };
     if text.starts_with('\u{feff}') {
@@ -92,6 +102,18 @@ pub(crate) fn document(bytes: &[u8]) -> Result<Tree<'_>, Fault> {
         None => Ok(parser.tree),
         Some(_) => Err(parser.fault(Flaw::TrailingData)),
     }
+}
+
+/// Moves the items of a container from `open`, where they begin at `first`, behind `closed`.
+fn close<T>(open: &mut Vec<T>, first: usize, closed: &mut Vec<T>) -> Span {
+    let from = closed.len();
+    if first == 0 && from == 0 {
+        // Many a document is one container, or has one of most items.
+        std::mem::swap(open, closed);
+    } else {
+        closed.extend(open.drain(first..));
+    }
+    Span(from, closed.len())
 }
 
 impl Member<'_> {
@@ -113,7 +135,7 @@ struct Parser<'a> {
     depth: usize,
     /// Elements and members of the arrays and objects that are still open, innermost last: they
     /// move into the tree when their container closes.
-    open_elements: Vec<Value<'a>>,
+    open_elements: Vec<Value>,
     open_members: Vec<Member<'a>>,
     tree: Tree<'a>,
 }
@@ -151,7 +173,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads a value that begins here.
-    fn value(&mut self) -> Result<Value<'a>, Fault> {
+    fn value(&mut self) -> Result<Value, Fault> {
         match self.peek() {
             Some(b'{') => self.object(),
             Some(b'[') => self.array(),
@@ -164,13 +186,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn literal(&mut self, word: &str) -> Result<Value<'a>, Fault> {
+    fn literal(&mut self, word: &str) -> Result<Value, Fault> {
         let found = &self.text.as_bytes()[self.at..];
         if !found.starts_with(word.as_bytes()) {
             return Err(self.fault(Flaw::Syntax));
         }
+        let start = self.at;
         self.at += word.len();
-        Ok(Value::Plain(&found[..word.len()]))
+        Ok(Value::Plain(Span(start, self.at)))
     }
 
     /// Steps into an array or object, whose bracket is here.
@@ -196,7 +219,7 @@ impl<'a> Parser<'a> {
         Ok(another)
     }
 
-    fn array(&mut self) -> Result<Value<'a>, Fault> {
+    fn array(&mut self) -> Result<Value, Fault> {
         self.enter()?;
         let first = self.open_elements.len();
         let mut another = !self.take(b']');
@@ -206,13 +229,11 @@ impl<'a> Parser<'a> {
             another = self.another(b']')?;
         }
         self.depth -= 1;
-        let elements = &mut self.tree.elements;
-        let from = elements.len();
-        elements.extend(self.open_elements.drain(first..));
-        Ok(Value::Array(Span(from, elements.len())))
+        let elements = close(&mut self.open_elements, first, &mut self.tree.elements);
+        Ok(Value::Array(elements))
     }
 
-    fn object(&mut self) -> Result<Value<'a>, Fault> {
+    fn object(&mut self) -> Result<Value, Fault> {
         self.enter()?;
         let first = self.open_members.len();
         let mut another = !self.take(b'}');
@@ -231,10 +252,8 @@ impl<'a> Parser<'a> {
                 offset: pair[1].offset,
             });
         }
-        let members = &mut self.tree.members;
-        let from = members.len();
-        members.extend(self.open_members.drain(first..));
-        Ok(Value::Object(Span(from, members.len())))
+        let members = close(&mut self.open_members, first, &mut self.tree.members);
+        Ok(Value::Object(members))
     }
 
     fn member(&mut self) -> Result<Member<'a>, Fault> {
@@ -252,17 +271,16 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn string_value(&mut self) -> Result<Value<'a>, Fault> {
+    fn string_value(&mut self) -> Result<Value, Fault> {
         let start = self.at;
         self.expect(b'"')?;
         self.unescaped_run();
-        let closed = self.take(b'"');
-        let begun = &self.text.as_bytes()[start..self.at];
-        if closed {
+        if self.take(b'"') {
             // Without escapes nothing in it needs one: the document's own bytes are canonical.
-            return Ok(Value::Plain(begun));
+            return Ok(Value::Plain(Span(start, self.at)));
         }
         let from = self.tree.forms.len();
+        let begun = &self.text.as_bytes()[start..self.at];
         self.tree.forms.extend_from_slice(begun);
         while !self.take(b'"') {
             write_char(self.escape()?, &mut self.tree.forms);
@@ -347,21 +365,24 @@ impl<'a> Parser<'a> {
         Ok(unit)
     }
 
-    fn number(&mut self) -> Result<Value<'a>, Fault> {
+    // Apart, so that all other values are read by short code.
+    #[inline(never)]
+    fn number(&mut self) -> Result<Value, Fault> {
         let start = self.at;
         self.take(b'-');
         if !self.take(b'0') {
             self.digits()?;
         }
-        if self.take(b'.') {
+        let has_fraction = self.take(b'.');
+        if has_fraction {
             self.digits()?;
         }
         let mantissa = &self.text[start..self.at];
         if self.take(b'e') || self.take(b'E') {
             let _ = self.take(b'+') || self.take(b'-');
             self.digits()?;
-        } else if let Some(form) = number::without_trailing_zeros(mantissa) {
-            return Ok(Value::Plain(form.as_bytes()));
+        } else if let Some(form) = number::quick_form(mantissa, has_fraction) {
+            return Ok(Value::Plain(Span(start, start + form.len())));
         }
         let text = &self.text[start..self.at];
         let from = self.tree.forms.len();
@@ -374,8 +395,7 @@ impl<'a> Parser<'a> {
 
     /// Reads one digit or more.
     fn digits(&mut self) -> Result<(), Fault> {
-        let rest = &self.text.as_bytes()[self.at..];
-        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let count = number::digits_len(&self.text.as_bytes()[self.at..]);
         self.at += count;
         if count == 0 {
             Err(self.fault(Flaw::Syntax))

@@ -17,7 +17,7 @@
 //! | `references`, `lists`, `audit` | what people look for |
 //! | `removal` | the ends of retention |
 //! | `scrub` | erased bytes leave the files |
-//! | `row`, `cells`, `words` | how values stand in columns |
+//! | `row`, `packed`, `cells`, `words` | how values stand in columns |
 //! | `clock` | a clock that never goes back |
 //! | `fault` | what SQLite's errors mean |
 
@@ -30,6 +30,7 @@ mod filing;
 mod hold;
 mod lists;
 mod mismatches;
+mod packed;
 mod policies;
 mod records;
 mod references;
@@ -98,6 +99,8 @@ struct Shared {
     closed: AtomicBool,
     /// Before it all grants were visited, in microseconds; at least what the file knows.
     walked_to: AtomicI64,
+    /// One step of the walk at a time.
+    walking: Mutex<()>,
     /// Erased bytes may still be in the files.
     unscrubbed: AtomicBool,
     /// After the connections: the file is let go when they are closed.
@@ -125,6 +128,7 @@ impl Embedded {
             clock: Clock::new(opened.seen, options.clock),
             closed: AtomicBool::new(false),
             walked_to: AtomicI64::new(opened.walked_to.0),
+            walking: Mutex::new(()),
             // Whoever served the file before may not have come to it.
             unscrubbed: AtomicBool::new(true),
             hold: opened.hold,
@@ -172,23 +176,7 @@ impl Embedded {
         change: impl FnOnce(&Connection, Timestamp, &Shared) -> Result<T, Error> + Send + 'static,
     ) -> Later<'_, T> {
         let shared = Arc::clone(&self.shared);
-        Box::pin(blocking(move || {
-            shared.check_open()?;
-            let mut connection = lock(&shared.writer);
-            let now = shared.clock.now();
-            let before = connection.total_changes();
-            let transaction = connection
-                .transaction_with_behavior(TransactionBehavior::Immediate)
-                .map_err(fault::general)?;
-            let changed = change(&transaction, now, &shared)?;
-            if transaction.total_changes() > before {
-                writer::commit(transaction, &shared.hold, now)?;
-            } else {
-                transaction.rollback().map_err(fault::general)?;
-            }
-            shared.scrub(&connection);
-            Ok(changed)
-        }))
+        Box::pin(blocking(move || shared.change(change)))
     }
 }
 
@@ -198,6 +186,44 @@ impl Shared {
             true => Err(Error::Closed),
             false => self.hold.check(),
         }
+    }
+
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&Connection, Timestamp, &Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.check_open()?;
+        let mut connection = lock(&self.writer);
+        let now = self.clock.now();
+        let before = connection.total_changes();
+        let transaction = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .map_err(fault::general)?;
+        let changed = change(&transaction, now, self)?;
+        if transaction.total_changes() > before {
+            writer::commit(transaction, &self.hold, now)?;
+        } else {
+            transaction.rollback().map_err(fault::general)?;
+        }
+        self.scrub(&connection);
+        Ok(changed)
+    }
+
+    /// One step of the walk. Batches wait for what it writes only, not for what it reads.
+    fn walk(&self) -> Result<Walked, Error> {
+        let _alone = lock(&self.walking);
+        self.check_open()?;
+        let committed = {
+            // A batch has it while it is carried out, from before it looks at the clock.
+            let _no_batch = lock(&self.writer);
+            self.clock.now()
+        };
+        let seen = walk::look(&lock(&self.reader), committed)?;
+        self.change(|connection, now, shared| {
+            let (walked, reached) = walk::file(connection, seen, now)?;
+            shared.walked_to.store(reached.0, Ordering::Release);
+            Ok(walked)
+        })
     }
 }
 
@@ -246,11 +272,8 @@ impl Store for Embedded {
     }
 
     fn walk(&self) -> Later<'_, Walked> {
-        self.change(|connection, now, shared| {
-            let (walked, reached) = walk::step(connection, now)?;
-            shared.walked_to.store(reached.0, Ordering::Release);
-            Ok(walked)
-        })
+        let shared = Arc::clone(&self.shared);
+        Box::pin(blocking(move || shared.walk()))
     }
 
     fn to_look_at(&self, max: usize) -> Later<'_, Vec<RecordName>> {

@@ -1,11 +1,8 @@
 //! Rows as lists of cells: written in the order of a table's columns, read back in the
 //! same order, and summed up so that a damaged one is noticed.
 
-use std::time::Duration;
-
 use reprise_domain::Timestamp;
 use reprise_domain::content::Sha;
-use reprise_domain::time::micros;
 use rusqlite::Row;
 use rusqlite::types::Value;
 use sha2::{Digest, Sha256};
@@ -29,10 +26,6 @@ impl Writer {
         self.text(word.word());
     }
 
-    pub(super) fn flag(&mut self, flag: bool) {
-        self.0.push(Value::Integer(i64::from(flag)));
-    }
-
     /// SQLite has no unsigned integers; the bits stay.
     pub(super) fn count(&mut self, count: impl Into<u64>) {
         self.0.push(Value::Integer(count.into().cast_signed()));
@@ -40,10 +33,6 @@ impl Writer {
 
     pub(super) fn time(&mut self, time: Timestamp) {
         self.0.push(Value::Integer(time.0));
-    }
-
-    pub(super) fn duration(&mut self, duration: Duration) {
-        self.0.push(Value::Integer(micros(duration)));
     }
 
     /// One cell, null when there is no value.
@@ -124,14 +113,7 @@ impl Reader {
     }
 
     pub(super) fn word<T: Word>(&mut self) -> Option<T> {
-        self.maybe_word()?
-    }
-
-    pub(super) fn maybe_word<T: Word>(&mut self) -> Option<Option<T>> {
-        match self.maybe_text()? {
-            Some(word) => Some(Some(T::from_word(&word)?)),
-            None => Some(None),
-        }
+        T::from_word(&self.text()?)
     }
 
     pub(super) fn maybe_integer(&mut self) -> Option<Option<i64>> {
@@ -140,10 +122,6 @@ impl Reader {
             Value::Null => Some(None),
             _ => None,
         }
-    }
-
-    pub(super) fn flag(&mut self) -> Option<bool> {
-        Some(self.maybe_integer()?? != 0)
     }
 
     pub(super) fn count(&mut self) -> Option<u64> {
@@ -155,20 +133,7 @@ impl Reader {
     }
 
     pub(super) fn time(&mut self) -> Option<Timestamp> {
-        self.maybe_time()?
-    }
-
-    pub(super) fn maybe_time(&mut self) -> Option<Option<Timestamp>> {
-        Some(self.maybe_integer()?.map(Timestamp))
-    }
-
-    pub(super) fn duration(&mut self) -> Option<Duration> {
-        self.count().map(Duration::from_micros)
-    }
-
-    /// Passes over cells that belong to a value which is not there.
-    pub(super) fn skip(&mut self, cells: usize) -> Option<()> {
-        (0..cells).try_for_each(|_| self.0.next().map(drop))
+        self.maybe_integer()?.map(Timestamp)
     }
 }
 

@@ -16,6 +16,13 @@ pub(super) const MIGRATIONS: [&str; 1] = [include_str!(
     "../../../../migrations/embedded/0001_records.sql"
 )];
 
+/// Of the log, before it is taken into the file: pages that are written again and again until
+/// then are taken once. 64 MiB.
+const LOG_PAGES: i64 = 16_384;
+/// Of pages that the writer keeps in memory: each grant changes a page of the index over all
+/// ids, anywhere in it.
+const CACHE_KIB: i64 = 8 * 1024;
+
 /// "Rprs" in SQLite's header, so that the file is not taken for another program's.
 const APPLICATION_ID: i32 = 0x5270_7273;
 
@@ -197,6 +204,8 @@ fn serve(path: &Path, mut hold: Hold) -> Result<Opened, Refusal> {
     }
     // Each commit is on the disk before it is answered.
     writer.pragma_update(None, "synchronous", "full")?;
+    writer.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
+    writer.pragma_update(None, "cache_size", -CACHE_KIB)?;
     // What is erased is overwritten; see `scrub`.
     writer.pragma_update(None, "secure_delete", true)?;
     if version > 0 {

@@ -25,21 +25,32 @@ pub(super) fn visit(connection: &Connection, lean: &Lean, now: Timestamp) -> Res
     worklist::add(connection, &record.name, Work::Look { at })
 }
 
-/// Files what the walk, or the look that it puts on the worklist, would miss or find late.
+/// Whether only ends of retention are to be filed of a record. What it becomes after that is
+/// filed by what changes it, or visited again.
+pub(super) fn is_plain(record: &Record) -> bool {
+    record.is_closed() && !references::has_any(record)
+}
+
+/// Whether the walk, or the look that it puts on the worklist, would miss or find late what
+/// was decided.
+pub(super) fn is_due(found: Option<&Record>, folded: &Folded, now: Timestamp) -> bool {
+    let looked_at_later = found
+        .is_none_or(|before| before.state == State::Processing && now < before.attempt.lease_end);
+    let changed_late = folded.change.is_some() && !looked_at_later;
+    folded.work.is_some() || changed_late
+}
+
+/// Files what the walk would miss or find late.
 pub(super) fn after_a_write(
     connection: &Connection,
     found: Option<&Record>,
     folded: &Folded,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let change = folded.change.as_deref();
-    let Some(record) = change.or(found) else {
+    let Some(record) = folded.change.as_deref().or(found) else {
         return Ok(());
     };
-    let looked_at_later = found
-        .is_none_or(|before| before.state == State::Processing && now < before.attempt.lease_end);
-    let changed_late = change.is_some() && !looked_at_later;
-    if folded.work.is_none() && !changed_late {
+    if !is_due(found, folded, now) {
         return Ok(());
     }
     references::file(connection, record)?;

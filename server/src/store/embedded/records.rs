@@ -62,7 +62,7 @@ pub(super) fn put(
     before: Option<&Record>,
     record: &Record,
 ) -> Result<(), Error> {
-    let granted = |record: &Record| record.attempt.granted_at;
+    let granted = |record: &Record| (record.created_at, record.attempt.granted_at);
     let statement = match before {
         None => &row::INSERT,
         Some(before) if granted(before) == granted(record) => &row::UPDATE_ATTEMPT,

@@ -9,6 +9,15 @@ use crate::store::Error;
 pub(super) const RESOURCE: &str = "resource";
 pub(super) const PROVIDER: &str = "provider";
 
+/// Whether something is to be filed of a record.
+pub(super) fn has_any(record: &Record) -> bool {
+    let of_outcome = record.outcome.as_ref().is_some_and(|outcome| {
+        let content = &outcome.content;
+        !content.resource_id.is_empty() || !content.provider_reference.is_empty()
+    });
+    of_outcome || !record.resource_id.is_empty() || !record.provider_reference.is_empty()
+}
+
 /// Files what stands in a record.
 pub(super) fn file(connection: &Connection, record: &Record) -> Result<(), Error> {
     let name = &record.name;

@@ -5,7 +5,6 @@
 
 use std::time::Duration;
 
-use reprise_domain::record::Outcome;
 use reprise_domain::time::micros;
 use reprise_domain::{Record, RecordId, Timestamp};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -27,6 +26,9 @@ const GRAINS: i64 = 64;
 const GRAIN_MIN: Duration = Duration::from_secs(1);
 const WINDOW_MAX: Duration = Duration::from_hours(1);
 
+/// Where something ends that was granted within a window: when that is due, and the window.
+pub(super) type End = (i64, i64, i64);
+
 /// Puts the ends of a closed record on the schedule.
 pub(super) fn file(
     connection: &Connection,
@@ -34,39 +36,48 @@ pub(super) fn file(
     has_bytes: bool,
     now: Timestamp,
 ) -> Result<(), Error> {
-    let Some(outcome) = &record.outcome else {
-        return Ok(());
-    };
-    if has_bytes {
-        schedule(connection, record, outcome, outcome.result_until, now)?;
-    }
-    schedule(connection, record, outcome, outcome.memory_until, now)
+    schedule(connection, ends(record, has_bytes, now))
 }
 
-fn schedule(
-    connection: &Connection,
-    record: &Record,
-    outcome: &Outcome,
-    end: Timestamp,
-    now: Timestamp,
-) -> Result<(), Error> {
-    let period = end.0.saturating_sub(outcome.recorded_at.0);
+/// The ends of a closed record. Many records have the same ones.
+pub(super) fn ends(record: &Record, has_bytes: bool, now: Timestamp) -> impl Iterator<Item = End> {
+    let granted_at = record.attempt.granted_at;
+    let ends = record.outcome.as_ref().map(move |outcome| {
+        let of_bytes = has_bytes.then_some(outcome.result_until);
+        let ends = of_bytes.into_iter().chain([outcome.memory_until]);
+        ends.map(move |end| end_of(granted_at, outcome.recorded_at, end, now))
+    });
+    ends.into_iter().flatten()
+}
+
+fn end_of(granted_at: Timestamp, recorded_at: Timestamp, end: Timestamp, now: Timestamp) -> End {
+    let period = end.0.saturating_sub(recorded_at.0);
     let grain = (period / GRAINS).max(micros(GRAIN_MIN));
     // Later than now: the window that is being gone through may have passed the record.
     let due = round_up(end.0.max(now.0 + 1), grain);
     // Short memories have many ends; their windows are narrow, so that a record is not
     // looked at for each of them.
     let window = grain.min(micros(WINDOW_MAX));
-    let from = record.attempt.granted_at.0.div_euclid(window) * window;
-    connection
-        .prepare_cached(
-            "insert or ignore into removal
-                 (due, granted_from, granted_before, walked_at, walked_id)
-             values (?1, ?2, ?3, ?2, x'')",
-        )
-        .and_then(|mut insert| insert.execute(params![due, from, from + window]))
-        .map(drop)
-        .map_err(fault::of_record(record.name.id()))
+    let from = granted_at.0.div_euclid(window) * window;
+    (due, from, from + window)
+}
+
+/// Puts ends on the schedule.
+pub(super) fn schedule(
+    connection: &Connection,
+    ends: impl IntoIterator<Item = End>,
+) -> Result<(), Error> {
+    for (due, from, before) in ends {
+        connection
+            .prepare_cached(
+                "insert or ignore into removal
+                     (due, granted_from, granted_before, walked_at, walked_id)
+                 values (?1, ?2, ?3, ?2, x'')",
+            )
+            .and_then(|mut insert| insert.execute(params![due, from, before]))
+            .map_err(fault::general)?;
+    }
+    Ok(())
 }
 
 fn round_up(moment: i64, grain: i64) -> i64 {

@@ -1,6 +1,7 @@
 //! The walk over grants: each is visited once, soon after it, so that the grant itself
 //! need not be filed anywhere.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rusqlite::{Connection, params};
 
 use super::cells::{Reader, cells};
 use super::row::{self, Lean};
-use super::{fault, filing};
+use super::{fault, filing, records, removal};
 use crate::store::{Error, Walked};
 
 /// How far the walk stays behind the clock: what completes meanwhile is never put on the
@@ -22,8 +23,17 @@ const STEP: usize = 500;
 /// A place in the order of grants.
 pub(super) type Place = (Timestamp, Vec<u8>);
 
-/// One step; answers too before which moment all grants were visited.
-pub(super) fn step(connection: &Connection, now: Timestamp) -> Result<(Walked, Timestamp), Error> {
+/// What a step visits, as it stood at one moment.
+pub(super) struct Seen {
+    records: Vec<Granted>,
+    /// Through which place all grants are in it.
+    reached: Place,
+    more: bool,
+}
+
+/// Reads what the next step visits, on a connection that holds up nobody. By the moment `now`
+/// all that was granted before it is committed.
+pub(super) fn look(connection: &Connection, now: Timestamp) -> Result<Seen, Error> {
     let end = Timestamp(now.0 - micros(BEHIND));
     let through = (Timestamp(end.0 + 1), Vec::new());
     let mut from = place(connection)?;
@@ -31,33 +41,60 @@ pub(super) fn step(connection: &Connection, now: Timestamp) -> Result<(Walked, T
         // The clock is behind the walk: all that is granted by it is to be visited as well.
         from = (end, Vec::new());
     }
-    let mut visited = 0;
-    let mut last = None;
-    for found in granted(connection, &from, &through, STEP)? {
-        match found.lean {
-            Ok(lean) => filing::visit(connection, &lean, now)?,
-            // Whoever reads the record is told; the walk must not stand still for it.
-            Err(damaged) => tracing::error!(error = %damaged, "not visited by the walk"),
-        }
-        last = Some((found.granted_at, found.id));
-        visited += 1;
-    }
-    let more = visited == STEP;
-    let reached = match last {
-        Some((at, id)) if more => (at, id.0.to_vec()),
+    let records = granted(connection, &from, &through, STEP)?;
+    let more = records.len() == STEP;
+    let reached = match records.last() {
+        Some(last) if more => (last.granted_at, last.id.0.to_vec()),
         _ => through,
     };
+    Ok(Seen {
+        records,
+        reached,
+        more,
+    })
+}
+
+/// Files what was seen; answers too before which moment all grants were visited.
+pub(super) fn file(
+    connection: &Connection,
+    seen: Seen,
+    now: Timestamp,
+) -> Result<(Walked, Timestamp), Error> {
+    let visited = seen.records.len();
+    let mut ends = BTreeSet::new();
+    for found in seen.records {
+        match found.lean {
+            Ok(lean) if filing::is_plain(&lean.record) => {
+                ends.extend(removal::ends(&lean.record, lean.bytes.is_some(), now));
+            }
+            // It may have become another one meanwhile.
+            Ok(_) => match records::find_lean(connection, found.id) {
+                Ok(Some(lean)) => filing::visit(connection, &lean, now)?,
+                Ok(None) => {}
+                Err(damaged @ Error::Damaged(_)) => not_visited(&damaged),
+                Err(error) => return Err(error),
+            },
+            Err(damaged) => not_visited(&damaged),
+        }
+    }
+    removal::schedule(connection, ends)?;
     if visited > 0 {
+        let (at, id) = &seen.reached;
         connection
             .prepare_cached("update meta set walked_at = ?1, walked_id = ?2")
-            .and_then(|mut update| update.execute(params![reached.0.0, reached.1]))
+            .and_then(|mut update| update.execute(params![at.0, id]))
             .map_err(fault::general)?;
     }
     let walked = Walked {
         visited: visited as u64,
-        more,
+        more: seen.more,
     };
-    Ok((walked, reached.0))
+    Ok((walked, seen.reached.0))
+}
+
+/// Whoever reads the record is told; the walk must not stand still for it.
+fn not_visited(damaged: &Error) {
+    tracing::error!(error = %damaged, "not visited by the walk");
 }
 
 /// Where the walk stands, as far as it was written.

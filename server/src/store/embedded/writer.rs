@@ -196,6 +196,10 @@ fn write(
     folded: &Folded,
     now: Timestamp,
 ) -> Result<(), Error> {
+    if let Some(record) = record_alone(found, folded, now) {
+        // One statement, which is carried out whole or not at all.
+        return records::put(transaction, found, record);
+    }
     let savepoint = transaction.savepoint().map_err(fault::general)?;
     if let Some(record) = &folded.change {
         records::put(&savepoint, found, record)?;
@@ -215,4 +219,17 @@ fn write(
     }
     filing::after_a_write(&savepoint, found, folded, now)?;
     savepoint.commit().map_err(fault::general)
+}
+
+/// The record, where nothing else is to be written: so it is with most grants and reports.
+fn record_alone<'a>(
+    found: Option<&Record>,
+    folded: &'a Folded,
+    now: Timestamp,
+) -> Option<&'a Record> {
+    let more = folded.begins_anew(found)
+        || folded.erase
+        || !folded.traces.is_empty()
+        || filing::is_due(found, folded, now);
+    folded.change.as_deref().filter(|_| !more)
 }
