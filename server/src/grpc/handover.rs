@@ -35,7 +35,7 @@ impl Drop for Unarmed {
     }
 }
 
-/// What was decided is with the caller; the answer itself was made from a copy.
+/// The answer itself was taken before, and its message is with the caller.
 fn accept(delivery: Option<Delivery>) {
     if let Some(delivery) = delivery {
         let _answer = delivery.accept();

@@ -29,8 +29,8 @@ impl Reprise {
         let policy = self.0.policy(&name);
         let limit = policy.result_bytes_max;
         let (request, wait) = convert::reserve(name.clone(), policy, message).await?;
-        let delivery = self.0.reserve(request, wait, deadline).await?;
-        let answer = delivery.answer().clone()?;
+        let mut delivery = self.0.reserve(request, wait, deadline).await?;
+        let answer = delivery.take()?;
         let message = convert::reserve_response(answer, &name, limit, self.0.store.token_key())?;
         Ok(handover::with(message, delivery))
     }

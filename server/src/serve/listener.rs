@@ -61,6 +61,7 @@ impl Listener {
         let resets_max = usize::try_from(config.streams_max).unwrap_or(usize::MAX);
         http.http2()
             .timer(TokioTimer::new())
+            .auto_date_header(false)
             .max_pending_accept_reset_streams(resets_max)
             .max_local_error_reset_streams(resets_max)
             .max_concurrent_streams(config.streams_max)

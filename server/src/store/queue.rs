@@ -194,14 +194,15 @@ impl Lane {
             if job.abandoned() {
                 continue;
             }
-            let share = shares
-                .entry(job.request.name.tenant().to_owned())
-                .or_default();
-            if *share >= self.limits.tenant_share_max {
-                over_share.push_back(job);
-                continue;
+            let tenant = job.request.name.tenant();
+            match shares.get_mut(tenant) {
+                Some(share) if *share >= self.limits.tenant_share_max => {
+                    over_share.push_back(job);
+                    continue;
+                }
+                Some(share) => *share += 1,
+                None => drop(shares.insert(tenant.to_owned(), 1)),
             }
-            *share += 1;
             bytes += job.bytes();
             batch.push(job);
         }
@@ -315,8 +316,16 @@ impl Delivery {
     /// The refusal that was decided.
     pub fn accept(mut self) -> Result<Answer, Refusal> {
         self.undelivered = None;
-        let closed = Err(Refusal::RecordNotFound);
-        std::mem::replace(&mut self.answer, closed)
+        self.take()
+    }
+
+    /// Takes the answer out, to make a message of it; the grant stays undelivered until
+    /// [`Delivery::accept`].
+    ///
+    /// # Errors
+    /// The refusal that was decided.
+    pub fn take(&mut self) -> Result<Answer, Refusal> {
+        std::mem::replace(&mut self.answer, Err(Refusal::RecordNotFound))
     }
 
     /// Looks at the answer without taking it.

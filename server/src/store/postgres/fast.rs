@@ -81,8 +81,10 @@ impl Shape {
         };
         parts.push(format!(
             "clock as materialized (
-                select coalesce($1, clock_timestamp()) as now, {TIMELINE} as timeline,
-                    set_config('lock_timeout', $2, true), {durable_commit} {after})",
+                select t.now, (extract(epoch from t.now) * 1000000)::bigint as micros,
+                    {TIMELINE} as timeline, set_config('lock_timeout', $2, true),
+                    {durable_commit}
+                from (select coalesce($1, clock_timestamp()) as now {after}) t)",
             durable_commit = safety::durable_commit("$3"),
         ));
         if self.held {

@@ -50,17 +50,17 @@ pub(super) fn removals(source: &str) -> String {
         // for itself alone: it is filed under its own moment.
         "insert into reprise.removal (due, granted_from, granted_to)
         select distinct
-            to_timestamp((ceil(extract(epoch from e.over_at) / g.grain) * g.grain)::float8),
+            to_timestamp(ceil(date_part('epoch', e.over_at) / g.grain) * g.grain),
             s.from_at, s.from_at + s.width
         from {source} f
         cross join lateral (values
             (f.memory_until, true), (f.result_until, f.has_bytes)) e(over_at, kept)
         cross join lateral (select greatest(1,
-            floor(extract(epoch from e.over_at - f.recorded_at) / 64)) as grain) g
+            floor(date_part('epoch', e.over_at - f.recorded_at) / 64)) as grain) g
         cross join lateral (select
             case when late then f.granted_at else to_timestamp(
-                (floor(extract(epoch from f.granted_at) / least(g.grain, 3600))
-                    * least(g.grain, 3600))::float8) end as from_at,
+                floor(date_part('epoch', f.granted_at) / least(g.grain, 3600))
+                    * least(g.grain, 3600)) end as from_at,
             case when late then interval '1 microsecond'
                 else least(g.grain, 3600) * interval '1 second' end as width
             from (select f.recorded_at - f.granted_at > interval '1 hour' as late) l) s

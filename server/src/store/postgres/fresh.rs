@@ -52,7 +52,7 @@ pub(super) fn insert(first_param: usize, look: bool) -> String {
             p.id, p.tenant, p.operation, p.subject, p.key, p.revision, c.now, c.now, p.state,
             p.generation, p.fingerprint_scheme, p.fingerprint_rule, p.fingerprint_digest,
             p.attempt, p.attempt_id,
-            greatest(p.fence, (extract(epoch from c.now) * 1000000)::bigint),
+            greatest(p.fence, c.micros),
             c.now, c.now + p.lease_in * interval '1 microsecond', p.lease_us, p.on_lapse,
             c.now + p.repeat_in * interval '1 microsecond', p.why, p.owner,
             p.correlation_id, p.instruction
