@@ -41,9 +41,10 @@ fn the_example_file_shows_every_setting_with_its_default() {
     // Those have no default; what the file shows is an example.
     assert!(settings.database_url.take().is_some());
     assert!(settings.policy.repeat_within.take().is_some());
+    assert!(settings.prepared.take().is_some());
     let shown = format!("{settings:?}");
     let unset = shown.matches(": None").count();
-    assert_eq!(unset, 2, "a setting is missing in the example: {shown}");
+    assert_eq!(unset, 3, "a setting is missing in the example: {shown}");
     let mut expected = Config::default();
     expected.policy.rules = Config::new(settings.clone()).unwrap().policy.rules;
     assert_eq!(Config::new(settings).unwrap(), expected);

@@ -332,7 +332,31 @@ const NO_ORIGINS: &str = "No web page may call this server.\n";
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Poll};
+
     use super::*;
+
+    /// A service that nobody calls.
+    #[derive(Clone)]
+    struct Absent;
+
+    impl NamedService for Absent {
+        const NAME: &'static str = "reprise.v1.AbsentService";
+    }
+
+    impl Service<Request> for Absent {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = Infallible;
+        type Future = std::future::Pending<Result<Self::Response, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request) -> Self::Future {
+            std::future::pending()
+        }
+    }
 
     async fn asked(gate: &Arc<Gate>, path: &str) -> Response {
         let answered = || async { "answered" };
@@ -341,8 +365,7 @@ mod tests {
             .header(header::CONTENT_TYPE, "application/grpc")
             .body(Body::empty())
             .unwrap();
-        let (_, health) = tonic_health::server::health_reporter();
-        Front::new(health, router, gate).answer(request).await
+        Front::new(Absent, router, gate).answer(request).await
     }
 
     #[tokio::test]
