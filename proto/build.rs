@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     tonic_prost_build::configure()
         .bytes(".")
+        .codec_path("crate::codec::Messages")
         .compile_fds(descriptors)?;
     println!("cargo:rerun-if-changed=reprise");
     Ok(())

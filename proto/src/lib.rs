@@ -1,6 +1,8 @@
 //! Reprise's messages and services, compiled from `proto/reprise/v1/*.proto`. The
 //! documentation of each message and call is in those files and is repeated here.
 
+pub mod codec;
+
 /// Version 1 of the API.
 pub mod v1 {
     #![allow(missing_docs, clippy::all)]

@@ -70,13 +70,14 @@ impl Calls {
 
     /// Has a report decided, also when the caller hangs up after it arrived: the store takes it
     /// in at once.
-    pub(crate) async fn carry_out(
+    pub(crate) fn carry_out(
         &self,
         request: Request,
         deadline: Instant,
-    ) -> Result<Delivery, Error> {
+    ) -> impl Future<Output = Result<Delivery, Error>> {
         let deadline = deadline.max(Instant::now() + REPORT_TIME);
-        Ok(self.store.execute(request, deadline).await?)
+        let executed = self.store.execute(request, deadline);
+        async { Ok(executed.await?) }
     }
 
     /// Has a Reserve decided, and waits while somebody else holds the record. Counts
@@ -100,13 +101,27 @@ impl Calls {
         wait: Duration,
         deadline: Instant,
     ) -> Result<Delivery, Error> {
-        let execute = async || {
-            self.policies.fresh().await?;
-            self.store.execute(self.as_of_now(request), deadline).await
-        };
-        let Some(until) = wait_end(wait, &request.policy, deadline) else {
-            return Ok(execute().await?);
-        };
+        match wait_end(wait, &request.policy, deadline) {
+            None => self.execute(request, deadline).await,
+            // In a box, which those that do not wait have no use for.
+            Some(until) => Box::pin(self.wait(request, until, deadline)).await,
+        }
+    }
+
+    /// Has a Reserve decided under the policies in force.
+    async fn execute(&self, request: &Request, deadline: Instant) -> Result<Delivery, Error> {
+        self.policies.fresh().await?;
+        let executed = self.store.execute(self.as_of_now(request), deadline);
+        Ok(executed.await?)
+    }
+
+    async fn wait(
+        &self,
+        request: &Request,
+        until: Instant,
+        deadline: Instant,
+    ) -> Result<Delivery, Error> {
+        let execute = || self.execute(request, deadline);
         let mut guest = self.rooms.enter(request.name.id());
         let first = execute().await?;
         let Some(view) = held_by_other(&first) else {
@@ -146,7 +161,7 @@ impl Calls {
             turns_at = turn(view);
             guest.tell_all();
         }
-        Ok(execute().await?)
+        execute().await
     }
 
     /// The request under the mode in force, which is judged at the moment of asking: who

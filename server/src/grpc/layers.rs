@@ -140,7 +140,12 @@ where
 
     /// Answers a request, in a span of its own. Its method fills in tenant, operation and
     /// record.
-    pub(crate) async fn answer(self, request: Request) -> Response {
+    pub(crate) fn answer(self, request: Request) -> impl Future<Output = Response> {
+        self.answer_boxed(Box::new(request))
+    }
+
+    /// In a box: every step on its way would keep a place for it while the call waits.
+    async fn answer_boxed(self, request: Box<Request>) -> Response {
         // Paths come from callers: only those of our services are bounded.
         let method = match request.uri().path() {
             path if path.starts_with(OURS) && path.len() < 100 => path,
@@ -168,7 +173,7 @@ where
         .await
     }
 
-    async fn routed(self, request: Request) -> Response {
+    async fn routed(self, request: Box<Request>) -> Response {
         let Self {
             mut usual,
             mut others,
@@ -180,7 +185,7 @@ where
         });
         if !is_usual {
             return bound(&gate, request, async |request| {
-                let Ok(answer) = others.call(request).await;
+                let Ok(answer) = others.call(*request).await;
                 answer
             })
             .await;
@@ -189,7 +194,7 @@ where
             return refusal;
         }
         bound(&gate, request, async |request| {
-            let Ok(answer) = usual.call(request).await;
+            let Ok(answer) = usual.call(*request).await;
             answer.map(Body::new)
         })
         .await
@@ -230,8 +235,8 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 /// reflection, pass: they are asked while the server drains, and may stream.
 async fn bound(
     gate: &Gate,
-    mut request: Request,
-    next: impl AsyncFnOnce(Request) -> Response,
+    mut request: Box<Request>,
+    next: impl AsyncFnOnce(Box<Request>) -> Response,
 ) -> Response {
     if !request.uri().path().starts_with(OURS) {
         return next(request).await;
@@ -245,10 +250,9 @@ async fn bound(
     let answer = async {
         let admitted = gate.admit();
         // Some clients lose an answer that comes before their message was read.
-        let (parts, body) = request.into_parts();
-        let body = read(body).await?;
+        let body = read(std::mem::take(request.body_mut())).await?;
         let _permit = admitted?;
-        let request = Request::from_parts(parts, Body::from(body));
+        *request.body_mut() = Body::from(body);
         Ok(handover::tied(dressed(next(request).await)))
     };
     let answered = tokio::select! {

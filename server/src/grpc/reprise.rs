@@ -15,7 +15,8 @@ use super::convert;
 use super::handover;
 use super::status::Error;
 
-/// The service.
+/// The service. What converts a message has a box of its own, which is gone when the call
+/// waits for the store.
 pub(crate) struct Reprise(pub(crate) Arc<Calls>);
 
 impl Reprise {
@@ -28,7 +29,8 @@ impl Reprise {
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let limit = policy.result_bytes_max;
-        let (request, wait) = convert::reserve(name.clone(), policy, message).await?;
+        let converted = convert::reserve(name.clone(), policy, message);
+        let (request, wait) = Box::pin(converted).await?;
         let mut delivery = self.0.reserve(request, wait, deadline).await?;
         let answer = delivery.take()?;
         let message = convert::reserve_response(answer, &name, limit, self.0.store.token_key())?;
@@ -54,7 +56,8 @@ impl Reprise {
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let key = self.0.store.token_key();
-        let (request, adjusted) = convert::complete(name, policy, key, message).await?;
+        let converted = convert::complete(name, policy, key, message);
+        let (request, adjusted) = Box::pin(converted).await?;
         let delivery = self.0.carry_out(request, deadline).await?;
         convert::complete_response(delivery.accept()?, adjusted)
     }
@@ -65,7 +68,8 @@ impl Reprise {
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let key = self.0.store.token_key();
-        let (request, adjusted) = convert::fail(name, policy, key, message).await?;
+        let converted = convert::fail(name, policy, key, message);
+        let (request, adjusted) = Box::pin(converted).await?;
         let delivery = self.0.carry_out(request, deadline).await?;
         convert::fail_response(delivery.accept()?, adjusted)
     }
