@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
-use reprise_domain::{Record, RecordId, Timestamp};
+use reprise_domain::{Record, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::column::{Blob, Moment};
+use super::column::{Moment, Uuid};
 use super::database::{Database, Fault, TIMELINE};
 use super::fresh::{self, FreshArrays};
 use super::held::{self, PlanArrays, PlanRow};
@@ -58,7 +58,7 @@ pub(super) struct Settled {
 
 /// A record that was inserted.
 pub(super) struct Inserted {
-    pub(super) id: RecordId,
+    pub(super) id: Uuid,
     /// When it was granted.
     pub(super) granted_at: Timestamp,
     /// After its insert; later where that had to wait.
@@ -74,11 +74,11 @@ pub(super) async fn fast(
 ) -> Result<Settled, Fault> {
     let (mut records, mut plans) = (FreshArrays::default(), PlanArrays::default());
     fresh.for_each(|record| records.push(record.into()));
-    let mut locked: Vec<Blob> = Vec::new();
+    let mut locked: Vec<Uuid> = Vec::new();
     for plan in held {
         let row = PlanRow::from(plan);
         if row.lease_must_run {
-            locked.push(row.id.clone());
+            locked.push(row.id);
         }
         plans.push(row);
     }
@@ -87,7 +87,7 @@ pub(super) async fn fast(
     let mut params = super::prologue(&now);
     params.push((&timeout, Type::TEXT));
     params.push((&commit, Type::TEXT));
-    params.push((&locked, Type::BYTEA_ARRAY));
+    params.push((&locked, Type::UUID_ARRAY));
     params.extend(plans.params());
     params.extend(records.params());
     let clocked = database.run_clocked(&SQL, &params).await?;
@@ -103,14 +103,14 @@ pub(super) async fn fast(
 
 impl Settled {
     fn take(&mut self, row: &Row) -> Result<(), tokio_postgres::Error> {
-        if let Some(id) = row.try_get::<_, Option<Blob>>(3)? {
+        if let Some(id) = row.try_get(3)? {
             let after: Moment = row.try_get(2)?;
             self.inserted.push(Inserted {
-                id: super::record_id(&id),
+                id,
                 granted_at: self.now,
                 now: after.0,
             });
-        } else if row.try_get::<_, Option<Blob>>(4)?.is_some() {
+        } else if row.try_get::<_, Option<Uuid>>(4)?.is_some() {
             self.changed.push(RecordRow::read(row, 4)?);
         }
         Ok(())
