@@ -1,8 +1,9 @@
 -- Records, their side rows, policies.
 --
--- Absent values are null, so that the usual row is narrow. Times are the database's own
--- clock. Texts of a name compare by bytes. No foreign keys and no sequences: every row is
--- addressed by the full key of its record.
+-- Absent values are null, and in the hot table so is what is as usual or follows from other
+-- columns: the usual row is narrow. Ids are the first 16 bytes of record ids; the name beside
+-- them says whose they are. Times are the database's own clock. Texts of a name compare by
+-- bytes. No foreign keys and no sequences: every row is addressed by its record's id.
 
 -- The hot table. Its updates stay HOT: only columns that reports never change are indexed,
 -- and pages keep room for the next version of their rows. What else is to be found
@@ -10,28 +11,29 @@
 create table reprise.record (
     -- Fixed widths first, the widest in front, so that rows carry no padding.
     revision bigint not null,           -- rises with every write; a write needs the one it was decided on
-    fence bigint not null,
-    lease_us bigint not null,           -- the attempt's own length of lease
-    created_at timestamptz not null,
-    updated_at timestamptz not null,
     granted_at timestamptz not null,
-    lease_end timestamptz not null,
-    repeat_until timestamptz,           -- last moment for a grant; null without take-over
     recorded_at timestamptz,            -- of the newest outcome; null while there is none
     result_until timestamptz,           -- headers and body are replayed until then
     memory_until timestamptz,           -- the record is remembered until then
-    generation integer not null,        -- counts effect keys, from 1
-    attempt integer not null,           -- number of the newest attempt, from 1
+    created_at timestamptz,             -- null: granted_at
+    updated_at timestamptz,             -- null: recorded_at, and without one granted_at
+    lease_end timestamptz,              -- null: granted_at and the length of the lease
+    lease_us bigint,                    -- the attempt's own length of lease; null: 30 seconds
+    fence bigint,                       -- null: granted_at in microseconds since 1970
+    repeat_until timestamptz,           -- last moment for a grant; null without take-over
+    generation integer,                 -- counts effect keys; null: 1
+    attempt integer,                    -- number of the newest attempt; null: 1
     state smallint not null,            -- 1 processing, 2 pending, 3 completed, 4 failed retryable, 5 failed final
-    on_lapse smallint not null,         -- 1 pending, 2 take over unless sent, 3 take over
-    why smallint not null,              -- 1 first, 2 after retryable failure, 3 after lapsed lease, 4 after resolution
-    fingerprint_scheme smallint not null, -- 1 raw, 2 json
-    sent boolean not null default false,
-    used boolean not null default false,
-    key_spent boolean not null default false,
-    unaccounted boolean not null default false,
-    contradicted boolean not null default false,
-    id bytea primary key check (length(id) = 32), -- SHA-256 of the length-prefixed name
+    report_kind smallint,               -- 1 completed, 2 failed retryable, 3 failed final
+    on_lapse smallint,                  -- null: 1 pending; 2 take over unless sent, 3 take over
+    why smallint,                       -- null: 1 first; 2 after retryable failure, 3 after lapsed lease, 4 after resolution
+    fingerprint_scheme smallint,        -- null: 1 raw; 2 json
+    used boolean,                       -- null: false, as in the next four
+    sent boolean,
+    key_spent boolean,
+    unaccounted boolean,
+    contradicted boolean,
+    id uuid primary key,                -- first half of the SHA-256 of the length-prefixed name
     attempt_id bytea not null,
     fingerprint_digest bytea not null,
     tenant text collate "C" not null,
@@ -44,7 +46,6 @@ create table reprise.record (
     provider_reference text,
     resource_id text,
     instruction bytea,
-    report_kind smallint,               -- 1 completed, 2 failed retryable, 3 failed final
     report_digest bytea,
     code text,                          -- of the newest outcome, as are the next seven
     content_reference text,
@@ -52,7 +53,7 @@ create table reprise.record (
     body bytea,
     body_size bigint,                   -- with body_sha256: of a body that is not kept
     body_sha256 bytea,
-    checksum bytea,
+    checksum bytea,                     -- null: report_digest guards the outcome
     given_back smallint,                -- 1 by the server, 2 by the client
     earlier_ids bytea,                  -- 16 bytes each, newest first
     pending_digests bytea,              -- 32 bytes each, newest last
@@ -80,7 +81,7 @@ create table reprise.record (
     -- A quarter of a page for rows as they are inserted: they grow two- to threefold when
     -- they are completed, and their next versions are to stay on the page. Where a body
     -- makes a row larger than 2 kB, the body goes elsewhere.
-    fillfactor = 25,
+    fillfactor = 38,
     toast_tuple_target = 512,
     -- Dead versions go when their page is next visited; vacuum is for the rest.
     autovacuum_vacuum_scale_factor = 0.05
@@ -88,7 +89,6 @@ create table reprise.record (
 
 -- Only what callers may make long is stored apart: everything else belongs to each version.
 alter table reprise.record
-    alter column id set storage main,
     alter column attempt_id set storage main,
     alter column fingerprint_digest set storage main,
     alter column tenant set storage main,
@@ -127,15 +127,16 @@ create index record_granted_at on reprise.record (granted_at);
 create table reprise.walk (
     one boolean primary key default true check (one), -- there is only one
     granted_at timestamptz not null,    -- all grants up to this moment and id were visited
-    id bytea not null
+    id uuid not null
 );
-insert into reprise.walk (granted_at, id) values ('epoch', '');
+insert into reprise.walk (granted_at, id)
+    values ('epoch', '00000000-0000-0000-0000-000000000000');
 
 -- What is open. Filled after the fact, so that the usual life never touches it. A table of
 -- its own, since when an entry is due changes, and an index over that would end HOT updates
 -- of the record.
 create table reprise.worklist (
-    id bytea primary key,               -- of the record
+    id uuid primary key,                -- of the record
     tenant text collate "C" not null,
     operation text collate "C" not null,
     kind smallint not null,             -- 1 the service itself looks at the record, 2 somebody has to find out
@@ -157,7 +158,7 @@ create index worklist_claim on reprise.worklist (claim_id) where claim_id is not
 -- Records by what providers and support people call them. Narrow, filed in bulk. References
 -- that were replaced stay until the record goes.
 create table reprise.reference (
-    id bytea not null,                  -- of the record
+    id uuid not null,                   -- of the record
     tenant text collate "C" not null,
     kind smallint not null,             -- 1 resource id, 2 provider reference
     reference text collate "C" not null,
@@ -173,7 +174,7 @@ create table reprise.removal (
     granted_from timestamptz not null,
     granted_to timestamptz not null,    -- not included
     position_at timestamptz,            -- how far it was looked through; null at the beginning
-    position_id bytea,
+    position_id uuid,
     taken_until timestamptz,            -- a server is at it; free again then
     primary key (due, granted_from, granted_to) -- in order of due
 );
@@ -181,7 +182,7 @@ create table reprise.removal (
 -- Reports that were refused: possibly a second effect. One row for each report, so that
 -- callers cannot fill the table by repeating.
 create table reprise.evidence (
-    id bytea not null,                  -- of the record
+    id uuid not null,                   -- of the record
     attempt integer not null,
     digest bytea not null,
     reported smallint not null,         -- 1 completed, 2 failed retryable, 3 failed final, 4 pending
@@ -193,7 +194,7 @@ create table reprise.evidence (
 
 -- Attempts that another one followed.
 create table reprise.history (
-    id bytea not null,
+    id uuid not null,
     attempt integer not null,
     attempt_id bytea not null,
     owner text,
@@ -208,7 +209,7 @@ create index history_id on reprise.history (id);
 
 -- References and instructions that newer ones replaced.
 create table reprise.replaced (
-    id bytea not null,
+    id uuid not null,
     attempt integer not null,
     provider_reference text,
     instruction bytea,
@@ -219,7 +220,7 @@ create index replaced_id on reprise.replaced (id);
 
 -- Repeats with another payload: one row for each fingerprint.
 create table reprise.mismatch (
-    id bytea not null,                  -- of the record
+    id uuid not null,                   -- of the record
     slot smallint not null check (slot between 1 and 8), -- keeps callers from filling the table
     scheme smallint not null,
     rule text collate "C" not null,
@@ -235,7 +236,8 @@ create table reprise.mismatch (
 create table reprise.audit (
     tenant text collate "C" not null,
     operation text collate "C",
-    id bytea,                           -- of the record; null for what concerns a policy
+    id uuid,                            -- of the record; null for what concerns a policy
+    id_end bytea,                       -- second half of the record id: the record may be gone
     attempt integer,
     action smallint not null,           -- 1 taken over, 2 contradicted, 3 contradicts resolution, resolved as:
                                         -- 4 applied, 5 not applied, 6 take over, 7 failed, 8 still unknown;

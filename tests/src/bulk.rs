@@ -36,23 +36,23 @@ pub struct Bulk {
 }
 
 /// Ids are those of the names.
-const INSERT: &str = "insert into reprise.record (id, tenant, operation, key, revision, fence,
-        lease_us, created_at, updated_at, granted_at, lease_end, generation, attempt, state,
-        on_lapse, why, fingerprint_scheme, attempt_id, fingerprint_digest, provider_reference,
-        resource_id, recorded_at, result_until, memory_until, report_kind, report_digest, used,
-        code, content_reference, body, checksum, pending_reason, pending_since, next_check)
-    select sha256(int8send(16) || 'reprise-record-1'
+const INSERT: &str = "insert into reprise.record (id, tenant, operation, key, revision, lease_us,
+        granted_at, state, attempt_id, fingerprint_digest, provider_reference, resource_id,
+        recorded_at, result_until, memory_until, report_kind, report_digest, used, code,
+        content_reference, body, checksum, pending_reason, pending_since, next_check)
+    select encode(substr(sha256(int8send(16) || 'reprise-record-1'
             || int8send(octet_length($1)) || convert_to($1, 'UTF8')
             || int8send(6) || 'charge' || int8send(0)
             || int8send(octet_length($2 || n)) || convert_to($2 || n, 'UTF8')),
-        $1, 'charge', $2 || n, 2, (extract(epoch from at) * 1000000)::bigint,
-        $7::bigint, at, at, at, at + $7 * interval '1 microsecond', 1, 1, $4, 1, 1, 1,
+            1, 16), 'hex')::uuid,
+        $1, 'charge', $2 || n, 2, nullif($7::bigint, 30000000), at, $4,
         decode(md5($2 || n), 'hex'), sha256(''), case when $12 then 'pr-' || $2 || n end,
         case when $12 then 'order-' || $2 || n end,
         case when done then at + interval '1 second' end,
         case when done then at + interval '1 second' + $8 * interval '1 microsecond' end,
         case when done then at + interval '1 second' + $9 * interval '1 microsecond' end,
-        case when done then 1 end, case when done then sha256('done') end, $4 <> 1,
+        case when done then 1 end, case when done then $13::bytea end,
+        case when $4 <> 1 then true end,
         case when done then '201' end, case when done and $12 then 'pr-' || $2 || n end,
         case when done then $10::bytea end, case when done then $11::bytea end,
         case when $4 = 2 then 1 end,
@@ -85,7 +85,9 @@ async fn put(client: &Client, bulk: &Bulk, referenced: bool) -> Result<()> {
     };
     let body = (!bulk.body.is_empty()).then_some(bulk.body);
     let (micros, from) = (reprise_domain::time::micros, bulk.granted_from.0);
-    let checksum = content.checksum();
+    // The digest of a report takes a checksum's place where it covers all that is kept.
+    let digest = content.digest();
+    let checksum = referenced.then(|| content.checksum());
     let statement = client
         .prepare_typed(
             INSERT,
@@ -102,6 +104,7 @@ async fn put(client: &Client, bulk: &Bulk, referenced: bool) -> Result<()> {
                 Type::BYTEA,
                 Type::BYTEA,
                 Type::BOOL,
+                Type::BYTEA,
             ],
         )
         .await?;
@@ -119,8 +122,9 @@ async fn put(client: &Client, bulk: &Bulk, referenced: bool) -> Result<()> {
                 &micros(bulk.result_retention),
                 &micros(bulk.memory_retention),
                 &body,
-                &&checksum[..],
+                &checksum.as_ref().map(|checksum| &checksum[..]),
                 &referenced,
+                &&digest[..],
             ],
         )
         .await?;

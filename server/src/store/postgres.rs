@@ -9,7 +9,7 @@
 //! | `safety`, `migrate` | does the database keep its word, and has it our schema? |
 //! | `writer`, `aside` | batches; what is stuck runs on by itself |
 //! | `plan` | what can be settled in one statement |
-//! | `column`, `row`, `content`, `trace` | values, records and side rows as columns |
+//! | `column`, `row`, `usual`, `content`, `trace` | values, records and side rows as columns |
 //! | `fast` (of `fresh` and `held`), `read`, `write` | the statements of a batch |
 //! | `filing`, `work` | what a write, or the walk, files beside the record |
 //! | `walk`, `look`, `removal` | the statements of the service's own work |
@@ -49,6 +49,7 @@ mod timeline;
 mod token_key;
 mod trace;
 mod traces;
+mod usual;
 mod walk;
 mod work;
 mod write;
@@ -64,7 +65,7 @@ use reprise_fingerprint::Fingerprint;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use self::column::{Blob, Moment, Param};
+use self::column::{Moment, Param, Uuid};
 use self::database::{Database, Fault};
 use self::row::{RecordRow, Unreadable};
 use self::writer::Writer;
@@ -400,12 +401,19 @@ fn prologue(now: &Option<Moment>) -> Vec<Param<'_>> {
 /// Rows of a clocked statement that answer something.
 fn present(rows: &[Row]) -> impl Iterator<Item = &Row> {
     rows.iter()
-        .filter(|row| matches!(row.try_get::<_, Option<Blob>>(2), Ok(Some(_))))
+        .filter(|row| matches!(row.try_get::<_, Option<Uuid>>(2), Ok(Some(_))))
 }
 
-/// An id as the table has it; its constraint keeps the length.
-fn record_id(blob: &Blob) -> RecordId {
-    RecordId(<[u8; 32]>::try_from(&blob.0[..]).expect("the table's check allows 32 bytes only"))
+/// The four columns that begin at `first`: tenant, operation, subject, key.
+fn name(row: &Row, first: usize) -> Result<RecordName, Error> {
+    let mut parts = [const { String::new() }; 4];
+    for (at, part) in (first..).zip(&mut parts) {
+        let text: Option<String> = row.try_get(at).map_err(Error::internal)?;
+        *part = text.unwrap_or_default();
+    }
+    let [tenant, operation, subject, key] = parts;
+    RecordName::new(tenant, operation, subject, key)
+        .map_err(|_| Error::internal(Unreadable::Column("key")))
 }
 
 fn record(row: RecordRow) -> Result<Record, Error> {
@@ -415,11 +423,11 @@ fn record(row: RecordRow) -> Result<Record, Error> {
 /// As [`record`], of a row that was read without headers and body. None for one that cannot
 /// be read: it must not keep people from all others.
 fn listed(row: RecordRow) -> Result<Option<Record>, Error> {
-    let id = record_id(&row.id);
+    let place = row.id.place();
     match row::listed(row) {
         Ok(record) => Ok(Some(record)),
         Err(unreadable) => {
-            tracing::error!(record = %id, error = %unreadable, "a stored record cannot be read; it is not listed");
+            tracing::error!(record_begins = %place, error = %unreadable, "a stored record cannot be read; it is not listed");
             Ok(None)
         }
     }

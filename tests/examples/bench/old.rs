@@ -63,7 +63,7 @@ pub(crate) fn load(service: &Service, age: Age, count: i64, key_bytes: usize) ->
         None => "alter table reprise.record reset (fillfactor)".to_owned(),
     })?;
     session.run(
-        "update reprise.walk set granted_at = newest.at, id = decode(repeat('ff', 32), 'hex')
+        "update reprise.walk set granted_at = newest.at, id = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
         from (select max(granted_at) as at from reprise.record) newest",
     )?;
     if age == Age::Over {

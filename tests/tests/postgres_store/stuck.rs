@@ -38,10 +38,9 @@ async fn open_insert(client: &Client, caller: &Caller) -> Result<()> {
     client
         .execute(
             "insert into reprise.record (id, tenant, operation, key, revision, fence, lease_us,
-                created_at, updated_at, granted_at, lease_end, generation, attempt, state,
-                on_lapse, why, fingerprint_scheme, attempt_id, fingerprint_digest)
-             values ($1, 't1', 'charge', $2, 1, 1, 1000, now(), now(), now(), now(), 1, 1, 1, 1,
-                1, 1, $1, $1)",
+                granted_at, state, attempt_id, fingerprint_digest)
+             values (encode(substr($1::bytea, 1, 16), 'hex')::uuid, 't1', 'charge', $2, 1, 1, 1000,
+                now(), 1, $1, $1)",
             &[&id, &key],
         )
         .await?;

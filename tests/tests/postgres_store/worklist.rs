@@ -129,9 +129,9 @@ async fn a_look_drops_no_entry_that_somebody_has_just_made() -> Result<()> {
         .batch_execute(
             "begin;
              update reprise.record set state = 2, contradicted = true, pending_reason = 5,
-                pending_since = updated_at, next_check = updated_at, revision = revision + 1;
+                pending_since = recorded_at, next_check = recorded_at, revision = revision + 1;
              insert into reprise.worklist (id, tenant, operation, kind, due, since, reason)
-                select id, tenant, operation, 2, updated_at, updated_at, 5 from reprise.record",
+                select id, tenant, operation, 2, recorded_at, recorded_at, 5 from reprise.record",
         )
         .await?;
     let looking = caller.clone().with_patience(Duration::from_millis(500));

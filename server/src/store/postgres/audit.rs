@@ -3,11 +3,12 @@
 use std::sync::LazyLock;
 use std::time::Instant;
 
+use reprise_domain::RecordId;
 use reprise_domain::decide::{AuditAction, By};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::column::{Blob, Moment, Param};
+use super::column::{Blob, Moment, Param, Uuid};
 use super::database::Database;
 use super::row::{Unreadable, coded, fixed};
 use crate::store::{AuditPage, AuditPlace, AuditQuery, AuditRow, Audited, Error};
@@ -25,10 +26,10 @@ static SQL: LazyLock<String> = LazyLock::new(|| {
             order by a.at desc, a.entry desc limit $8";
     format!(
         "select a.at, uuid_send(a.entry), a.actor, a.action, a.authority, a.tenant,
-            coalesce(a.operation, ''), a.id, a.attempt, a.evidence
+            coalesce(a.operation, ''), a.id, a.id_end, a.attempt, a.evidence
         from (
             (select * from reprise.audit a
-            where $3::bytea is null and a.tenant = $1 and {filters})
+            where $3::uuid is null and a.tenant = $1 and {filters})
             union all
             (select * from reprise.audit a
             where a.id = $3 and a.tenant = $1 and {filters})
@@ -41,7 +42,7 @@ pub(super) async fn audit(
     query: AuditQuery,
     deadline: Instant,
 ) -> Result<AuditPage, Error> {
-    let record = query.record.map(|id| Blob::copy(&id.0));
+    let record = query.record.map(|id| Uuid::of(&id));
     let (from, before) = (query.from.map(Moment), query.before.map(Moment));
     let after_at = query.after.map(|(at, _)| Moment(at));
     let after_entry = query.after.map(|(_, entry)| Blob::copy(&entry));
@@ -49,7 +50,7 @@ pub(super) async fn audit(
     let params: [Param<'_>; 8] = [
         (&query.tenant, Type::TEXT),
         (&query.operation, Type::TEXT),
-        (&record, Type::BYTEA),
+        (&record, Type::UUID),
         (&from, Type::TIMESTAMPTZ),
         (&before, Type::TIMESTAMPTZ),
         (&after_at, Type::TIMESTAMPTZ),
@@ -78,8 +79,9 @@ fn read(row: &Row) -> Result<AuditRow, Error> {
     };
     let number = |at| row.try_get::<_, i16>(at).map_err(Error::internal);
     let unreadable = |column: &'static str| Error::internal(Unreadable::Column(column));
-    let id: Option<Blob> = row.try_get(7).map_err(Error::internal)?;
-    let attempt: Option<i32> = row.try_get(8).map_err(Error::internal)?;
+    let id: Option<Uuid> = row.try_get(7).map_err(Error::internal)?;
+    let id_end: Option<Blob> = row.try_get(8).map_err(Error::internal)?;
+    let attempt: Option<i32> = row.try_get(9).map_err(Error::internal)?;
     let at: Moment = row.try_get(0).map_err(Error::internal)?;
     Ok(AuditRow {
         at: at.0,
@@ -94,11 +96,15 @@ fn read(row: &Row) -> Result<AuditRow, Error> {
         by: coded::<By>("authority", number(4)?).map_err(Error::internal)?,
         tenant: text(5)?,
         operation: text(6)?,
-        record: match (id, attempt) {
-            (Some(id), Some(attempt)) => Some((super::record_id(&id), attempt.cast_unsigned())),
-            (None, None) => None,
+        record: match (id, id_end, attempt) {
+            (Some(id), Some(end), Some(attempt)) => {
+                let id = Blob([id.0.as_slice(), &end.0].concat().into());
+                let id = RecordId(fixed("id_end", &id).map_err(Error::internal)?);
+                Some((id, attempt.cast_unsigned()))
+            }
+            (None, None, None) => None,
             _ => return Err(unreadable("attempt")),
         },
-        evidence: text(9)?,
+        evidence: text(10)?,
     })
 }

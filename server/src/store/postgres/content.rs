@@ -2,11 +2,10 @@
 //! reports.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use reprise_domain::RecordId;
-use reprise_domain::content::{Body, Content};
+use reprise_domain::content::{Body, Content, Sha};
 
 use super::column::Blob;
-use super::row::{Unreadable, text};
+use super::row::text;
 
 /// A content's columns; its resource id is the record's.
 pub(super) struct ContentColumns {
@@ -16,11 +15,15 @@ pub(super) struct ContentColumns {
     pub(super) body: Option<Blob>,
     pub(super) body_size: Option<i64>,
     pub(super) body_sha256: Option<Blob>,
-    pub(super) checksum: Blob,
+    /// None where the digest of the newest report guards the content.
+    pub(super) checksum: Option<Blob>,
 }
 
-impl From<&Content> for ContentColumns {
-    fn from(content: &Content) -> Self {
+impl ContentColumns {
+    /// `digest` is of the newest report. Usually it is that of the content as it is kept,
+    /// and a checksum would say the same again.
+    pub(super) fn of(content: &Content, digest: Option<Sha>) -> Self {
+        let guarded = digest.is_some_and(|digest| digest == content.digest());
         let (mut body, mut body_size, mut body_sha256) = (None, None, None);
         match &content.body {
             Some(Body::Data(data)) => body = Some(Blob(data.clone())),
@@ -37,35 +40,45 @@ impl From<&Content> for ContentColumns {
             body,
             body_size,
             body_sha256,
-            checksum: Blob::copy(&content.checksum()),
+            checksum: (!guarded).then(|| Blob::copy(&content.checksum())),
         }
     }
 }
 
-/// What stays of a content's columns when headers and body go. Their checksum is checked, so
-/// that damage is not written down as if it had been there from the beginning.
+/// Is the content the one that was written? `digest` is of the newest report.
+pub(super) fn is_sound(content: &Content, checksum: Option<&Blob>, digest: Option<&Blob>) -> bool {
+    match (checksum, digest) {
+        (Some(checksum), _) => checksum.0[..] == content.checksum()[..],
+        (None, Some(digest)) => digest.0[..] == content.digest()[..],
+        (None, None) => false,
+    }
+}
+
+/// What stays of a content's columns when headers and body go; none of a content that is not
+/// sound, so that damage is not written down as if it had been there from the beginning.
+/// Resource id and `digest`, of the newest report, are the record's.
 pub(super) fn stripped(
-    id: RecordId,
     columns: ContentColumns,
-) -> Result<ContentColumns, Unreadable> {
-    let damaged = || Unreadable::Damaged(id);
+    resource_id: Option<String>,
+    digest: Option<&Blob>,
+) -> Option<ContentColumns> {
     let omitted = match (columns.body_size, columns.body_sha256) {
         (Some(size), Some(sha256)) => Some(Body::Omitted {
             size: size.cast_unsigned(),
-            sha256: <[u8; 32]>::try_from(&sha256.0[..]).map_err(|_| damaged())?,
+            sha256: Sha::try_from(&sha256.0[..]).ok()?,
         }),
         _ => None,
     };
     let content = Content {
         code: columns.code.unwrap_or_default(),
-        headers: read_headers(columns.headers.as_ref()).ok_or_else(damaged)?,
+        headers: read_headers(columns.headers.as_ref())?,
         body: columns.body.map(|body| Body::Data(body.0)).or(omitted),
-        ..Content::default()
+        resource_id: resource_id.unwrap_or_default(),
+        provider_reference: columns.reference.unwrap_or_default(),
     };
-    if columns.checksum.0[..] != content.checksum()[..] {
-        return Err(damaged());
-    }
-    Ok(ContentColumns::from(&content.stripped()))
+    let digest_bytes = digest.and_then(|digest| Sha::try_from(&digest.0[..]).ok());
+    is_sound(&content, columns.checksum.as_ref(), digest)
+        .then(|| ContentColumns::of(&content.stripped(), digest_bytes))
 }
 
 fn write_headers(headers: &[(String, Bytes)]) -> Option<Blob> {

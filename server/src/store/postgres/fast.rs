@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
-use reprise_domain::{Record, RecordId, Timestamp};
+use reprise_domain::{Record, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::column::{Blob, Moment, under};
+use super::column::{Moment, Uuid, under};
 use super::database::{Database, Fault, TIMELINE};
 use super::fresh::{self, FreshArrays};
 use super::held::{self, PlanArrays, PlanRow};
@@ -81,10 +81,8 @@ impl Shape {
         };
         parts.push(format!(
             "clock as materialized (
-                select t.now, (extract(epoch from t.now) * 1000000)::bigint as micros,
-                    {TIMELINE} as timeline, set_config('lock_timeout', $2, true),
-                    {durable_commit}
-                from (select coalesce($1, clock_timestamp()) as now {after}) t)",
+                select coalesce($1, clock_timestamp()) as now, {TIMELINE} as timeline,
+                    set_config('lock_timeout', $2, true), {durable_commit} {after})",
             durable_commit = safety::durable_commit("$3"),
         ));
         if self.held {
@@ -112,7 +110,7 @@ impl Shape {
             (true, rows) => format!(
                 "select f.id as fresh_id, r.* from {rows} r full join fresh f on f.id = r.id"
             ),
-            (false, rows) => format!("select null::bytea as fresh_id, r.* from {rows} r"),
+            (false, rows) => format!("select null::uuid as fresh_id, r.* from {rows} r"),
         };
         format!(
             // What was seen is as it was when the statement began, and is judged by that time.
@@ -143,7 +141,7 @@ pub(super) struct Settled {
 
 /// A record that was inserted.
 pub(super) struct Inserted {
-    pub(super) id: RecordId,
+    pub(super) id: Uuid,
     /// When it was granted.
     pub(super) granted_at: Timestamp,
     /// After its insert; later where that had to wait.
@@ -160,7 +158,7 @@ pub(super) async fn fast(
     look: bool,
 ) -> Result<Settled, Fault> {
     let (mut records, mut plans) = (FreshArrays::default(), PlanArrays::default());
-    let mut locked: Vec<Blob> = Vec::new();
+    let mut locked: Vec<Uuid> = Vec::new();
     let mut shape = Shape::of(0);
     for record in fresh {
         records.push(record.into());
@@ -170,7 +168,7 @@ pub(super) async fn fast(
     for plan in held {
         let row = PlanRow::from(plan);
         if row.lease_must_run {
-            locked.push(row.id.clone());
+            locked.push(row.id);
             shape.lock = true;
         }
         plans.push(row);
@@ -182,7 +180,7 @@ pub(super) async fn fast(
     params.push((&timeout, Type::TEXT));
     params.push((&commit, Type::TEXT));
     if shape.lock {
-        params.push((&locked, Type::BYTEA_ARRAY));
+        params.push((&locked, Type::UUID_ARRAY));
     }
     if shape.held {
         params.extend(plans.params());
@@ -208,14 +206,14 @@ impl Settled {
     fn take(&mut self, row: &Row, has_rows: bool) -> Result<(), tokio_postgres::Error> {
         let seen_at: Moment = row.try_get(3)?;
         self.seen_at = seen_at.0;
-        if let Some(id) = row.try_get::<_, Option<Blob>>(4)? {
+        if let Some(id) = row.try_get(4)? {
             let after: Moment = row.try_get(2)?;
             self.inserted.push(Inserted {
-                id: super::record_id(&id),
+                id,
                 granted_at: self.now,
                 now: after.0,
             });
-        } else if has_rows && row.try_get::<_, Option<Blob>>(5)?.is_some() {
+        } else if has_rows && row.try_get::<_, Option<Uuid>>(5)?.is_some() {
             self.rows.push(RecordRow::read(row, 5)?);
         }
         Ok(())

@@ -8,13 +8,13 @@
 
 use reprise_domain::{Record, Trace};
 
-use super::column::{Blob, Moment, columns};
+use super::column::{Moment, Uuid, columns};
 use super::row::text;
 
 columns! {
     /// What is filed of one record; null where there is nothing.
     FiledRow, FiledArrays {
-        id: Blob,
+        id: Uuid,
         tenant: String,
         granted_at: Moment,
         recorded_at: Option<Moment>,
@@ -30,7 +30,10 @@ columns! {
 /// Is the row `r` one that nothing but a new grant or a person opens again? So that its
 /// retention counts.
 pub(super) fn closed(r: &str) -> String {
-    format!("({r}.state in (3, 5) or {r}.state = 4 and not ({r}.unaccounted or {r}.contradicted))")
+    format!(
+        "({r}.state in (3, 5)
+            or {r}.state = 4 and ({r}.unaccounted or {r}.contradicted) is not true)"
+    )
 }
 
 /// Has the closed row `r` bytes that go when its result does? The instruction of what failed
@@ -99,7 +102,7 @@ impl FiledRow {
         let outcome = record.outcome.as_ref();
         let ending = outcome.filter(|_| record.is_closed());
         Self {
-            id: Blob::copy(&record.name.id().0),
+            id: Uuid::of(&record.name.id()),
             tenant: record.name.tenant().to_owned(),
             granted_at: Moment(record.attempt.granted_at),
             recorded_at: ending.map(|outcome| Moment(outcome.recorded_at)),

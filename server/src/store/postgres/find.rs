@@ -6,7 +6,7 @@ use std::time::Instant;
 use reprise_domain::{Record, RecordId, Timestamp};
 use tokio_postgres::types::Type;
 
-use super::column::{Blob, Moment, under};
+use super::column::{Moment, Uuid, under};
 use super::database::Database;
 use super::row::{RecordArrays, RecordRow};
 use crate::store::{Error, Target};
@@ -31,11 +31,11 @@ pub(super) async fn find(
         Target::Id(id) => (id, id),
         Target::EffectKey(key) => key.range(),
     };
-    let (first, last) = (Blob::copy(&first.0), Blob::copy(&last.0));
+    let (first, last) = (Uuid::of(&first), Uuid::of(&last));
     let now = database.test_now();
     let mut params = super::prologue(&now);
-    params.push((&first, Type::BYTEA));
-    params.push((&last, Type::BYTEA));
+    params.push((&first, Type::UUID));
+    params.push((&last, Type::UUID));
     params.push((&tenant, Type::TEXT));
     for row in database.run_usual(&SQL, &params, deadline).await? {
         let now: Moment = row.try_get(0).map_err(Error::internal)?;

@@ -1,29 +1,31 @@
 //! Fast path of reports by the holder: plans that are carried out on rows that are the
 //! assumed ones. A row that is another one, or that somebody has locked, is left alone.
 
-use reprise_domain::assume;
+use reprise_domain::{Timestamp, assume};
 
-use super::column::{Blob, Code, columns, under, unnest};
+use super::column::{Blob, Code, Moment, Uuid, columns, under, unnest};
 use super::content::ContentColumns;
 use super::plan::{HeldPlan, offset};
 use super::row::{RecordArrays, blob, text};
+use super::usual::{self, flag, unless};
 
 columns! {
     /// What a plan assumes and changes, moments as microseconds from now. Null leaves a
     /// column as it is; the outcome's are written together or not at all.
     PlanRow, PlanArrays {
-        id: Blob,
+        id: Uuid,
         tenant: String,
-        attempt: i32,
+        attempt: Option<i32>,
         fence: i64,
+        fence_at: Moment,
         lease_must_run: bool,
         state: i16,
-        sent: bool,
+        sent: Option<bool>,
         own_lease: bool,
         lease_in: Option<i64>,
         report_kind: Option<i16>,
         report_digest: Option<Blob>,
-        key_spent: bool,
+        key_spent: Option<bool>,
         provider_reference: Option<String>,
         instruction: Option<Blob>,
         recorded: bool,
@@ -71,13 +73,16 @@ pub(super) fn update(lock: bool) -> String {
     format!(
         "update reprise.record r set
             revision = r.revision + 1,
-            updated_at = c.now,
+            updated_at = case when not p.recorded
+                then nullif(c.now, coalesce(r.recorded_at, r.granted_at)) end,
             state = p.state,
             used = true,
             sent = r.sent or p.sent,
             lease_end = case
-                when p.own_lease then c.now + r.lease_us * interval '1 microsecond'
-                else coalesce(c.now + p.lease_in * interval '1 microsecond', r.lease_end) end,
+                when p.own_lease then nullif(c.now, r.granted_at) + {lease}
+                when p.lease_in is null then r.lease_end
+                else nullif(c.now + p.lease_in * interval '1 microsecond',
+                    r.granted_at + {lease}) end,
             report_kind = p.report_kind,
             report_digest = p.report_digest,
             key_spent = p.key_spent,
@@ -92,14 +97,17 @@ pub(super) fn update(lock: bool) -> String {
         from p cross join clock c
         where r.id = p.id and r.tenant = p.tenant
             {locked}
-            and r.state = 1 and r.attempt = p.attempt and r.fence = p.fence
-            and not (r.key_spent or r.unaccounted or r.contradicted)
+            and r.state = 1 and r.attempt is not distinct from p.attempt
+            and (r.fence = p.fence or r.fence is null and r.granted_at = p.fence_at)
+            and (r.key_spent or r.unaccounted or r.contradicted) is not true
             and r.report_kind is null and r.given_back is null and r.pending_digests is null
-            and (r.lease_end > c.now or not p.lease_must_run)
+            and (not p.lease_must_run or {lease_end} > c.now)
             and coalesce(p.provider_reference = r.provider_reference, true)
             and (p.recorded or coalesce(p.instruction = r.instruction, true))
         returning {returned}",
         of_outcome = of_outcome.join(", "),
+        lease = usual::lease_of("r"),
+        lease_end = usual::lease_end_of("r"),
         returned = returned(),
     )
 }
@@ -118,20 +126,26 @@ impl From<&HeldPlan> for PlanRow {
         let attempt = &change.attempt;
         let own_end = assume::NOW.after(assume::OWN_LEASE);
         let outcome = change.outcome.as_ref();
-        let content = outcome.map(|outcome| ContentColumns::from(&outcome.content));
+        let content = outcome.map(|outcome| {
+            let report = attempt
+                .report
+                .filter(|_| outcome.content.resource_id == change.resource_id);
+            ContentColumns::of(&outcome.content, report.map(|report| report.digest))
+        });
         let mut row = Self {
-            id: Blob::copy(&change.name.id().0),
+            id: Uuid::of(&change.name.id()),
             tenant: change.name.tenant().to_owned(),
-            attempt: attempt.number.cast_signed(),
+            attempt: unless(usual::FIRST, attempt.number.cast_signed()),
             fence: attempt.fence.cast_signed(),
+            fence_at: Moment(Timestamp(attempt.fence.cast_signed())),
             lease_must_run: plan.lease_must_run,
             state: change.state.code(),
-            sent: attempt.sent,
+            sent: flag(attempt.sent),
             own_lease: attempt.lease_end == own_end,
             lease_in: offset(attempt.lease_end),
             report_kind: attempt.report.map(|report| report.kind.code()),
             report_digest: attempt.report.map(|report| Blob::copy(&report.digest)),
-            key_spent: change.key_spent,
+            key_spent: flag(change.key_spent),
             provider_reference: text(&change.provider_reference),
             instruction: blob(&change.instruction),
             recorded: outcome.is_some(),
@@ -153,7 +167,7 @@ impl From<&HeldPlan> for PlanRow {
             row.body = content.body;
             row.body_size = content.body_size;
             row.body_sha256 = content.body_sha256;
-            row.checksum = Some(content.checksum);
+            row.checksum = content.checksum;
         }
         row
     }

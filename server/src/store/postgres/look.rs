@@ -5,12 +5,10 @@ use std::time::Instant;
 
 use reprise_domain::RecordName;
 use reprise_domain::record::ClaimId;
-use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::column::{Blob, Param};
 use super::database::Database;
-use super::row::Unreadable;
 use super::safety::durable_commit;
 use super::work::LOOK;
 use crate::store::Error;
@@ -54,7 +52,7 @@ pub(super) async fn to_look_at(
     params.push((&commit, Type::TEXT));
     params.push((&max, Type::INT8));
     let rows = database.run(&SQL, &params, deadline).await?;
-    rows.iter().map(name).collect()
+    rows.iter().map(|row| super::name(row, 0)).collect()
 }
 
 /// Names handed to callers of the call with this id.
@@ -72,20 +70,5 @@ pub(super) async fn claimed(
     let claim = Blob::copy(&claim.0);
     let params: [Param<'_>; 2] = [(&claim, Type::BYTEA), (&tenant, Type::TEXT)];
     let rows = database.run(CLAIMED, &params, deadline).await?;
-    rows.iter().map(name).collect()
-}
-
-/// The first four columns: tenant, operation, subject, key.
-fn name(row: &Row) -> Result<RecordName, Error> {
-    let text = |at| {
-        row.try_get::<_, Option<String>>(at)
-            .map_err(Error::internal)
-    };
-    let mut parts = [const { String::new() }; 4];
-    for (at, part) in parts.iter_mut().enumerate() {
-        *part = text(at)?.unwrap_or_default();
-    }
-    let [tenant, operation, subject, key] = parts;
-    RecordName::new(tenant, operation, subject, key)
-        .map_err(|_| Error::internal(Unreadable::Column("key")))
+    rows.iter().map(|row| super::name(row, 0)).collect()
 }

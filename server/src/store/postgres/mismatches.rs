@@ -8,7 +8,7 @@ use reprise_domain::RecordId;
 use reprise_fingerprint::{Fingerprint, RuleId};
 use tokio_postgres::types::Type;
 
-use super::column::{Blob, Code, Moment, columns, unnest};
+use super::column::{Blob, Code, Moment, Uuid, columns, unnest};
 use super::database::Database;
 use super::row::{Unreadable, coded, fixed};
 use super::safety::durable_commit;
@@ -17,7 +17,7 @@ use crate::store::{Error, MISMATCHES_MAX, SeenMismatch};
 columns! {
     /// Some repeats with one other payload.
     SeenRow, SeenArrays {
-        id: Blob,
+        id: Uuid,
         scheme: i16,
         rule: String,
         digest: Blob,
@@ -117,7 +117,7 @@ fn summed(seen: Vec<(RecordId, Fingerprint, u64)>) -> Vec<SeenRow> {
     for (id, fingerprint, count) in seen {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let row = SeenRow {
-            id: Blob::copy(&id.0),
+            id: Uuid::of(&id),
             scheme: fingerprint.scheme.code(),
             rule: fingerprint.rule.as_str().to_owned(),
             digest: Blob::copy(&fingerprint.digest),
@@ -137,8 +137,8 @@ pub(super) async fn mismatches(
     id: &RecordId,
     deadline: Instant,
 ) -> Result<Vec<SeenMismatch>, Error> {
-    let id = Blob::copy(&id.0);
-    let rows = database.run(READ, &[(&id, Type::BYTEA)], deadline).await?;
+    let id = Uuid::of(id);
+    let rows = database.run(READ, &[(&id, Type::UUID)], deadline).await?;
     rows.iter()
         .map(|row| {
             let moment = |at| row.try_get::<_, Moment>(at).map_err(Error::internal);

@@ -6,7 +6,7 @@ use std::time::Instant;
 use reprise_domain::Timestamp;
 use tokio_postgres::types::Type;
 
-use super::column::{Blob, Moment};
+use super::column::{Moment, Uuid};
 use super::database::Database;
 use super::row::{self, RecordRow, coded};
 use super::work::FIND_OUT;
@@ -59,13 +59,13 @@ pub(super) async fn pending(
     let now = database.test_now();
     let max = i64::try_from(query.max).unwrap_or(i64::MAX);
     let after_due = query.after.map(|(due, _)| Moment(due));
-    let after_id = query.after.map(|(_, id)| Blob::copy(&id.0));
+    let after_id = query.after.map(|(_, id)| Uuid::of(&id));
     let mut params = super::prologue(&now);
     params.push((&query.tenant, Type::TEXT));
     params.push((&query.operation, Type::TEXT));
     params.push((&query.only_due, Type::BOOL));
     params.push((&after_due, Type::TIMESTAMPTZ));
-    params.push((&after_id, Type::BYTEA));
+    params.push((&after_id, Type::UUID));
     params.push((&max, Type::INT8));
     let rows = database.run(&LIST, &params, deadline).await?;
     let now: Moment = super::first(&rows)?.try_get(0).map_err(Error::internal)?;
@@ -78,7 +78,7 @@ pub(super) async fn pending(
         {
             let record = RecordRow::read(row, 2).map_err(Error::internal)?;
             looked_at += 1;
-            last = Some((due.0, super::record_id(&record.id)));
+            last = Some((due.0, record.id.place()));
             entries.extend(super::listed(record)?.map(|record| (due.0, record)));
         }
     }

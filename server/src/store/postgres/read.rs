@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use reprise_domain::{RecordId, RecordName, Timestamp};
+use reprise_domain::{RecordName, Timestamp};
 use tokio_postgres::types::Type;
 
-use super::column::{Blob, under, unnest};
+use super::column::{Uuid, under, unnest};
 use super::database::{Database, Fault, TIMELINE};
 use super::row::{RecordArrays, RecordRow};
 
@@ -26,21 +26,21 @@ static SQL: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// The rows of those of the named records that exist.
+/// The rows of those of the named records that exist, by the halves of their ids.
 pub(super) async fn read(
     database: &Database,
     names: impl Iterator<Item = &RecordName>,
-) -> Result<(Timestamp, HashMap<RecordId, RecordRow>), Fault> {
-    let (ids, tenants): (Vec<Blob>, Vec<&str>) = names
-        .map(|name| (Blob::copy(&name.id().0), name.tenant()))
+) -> Result<(Timestamp, HashMap<Uuid, RecordRow>), Fault> {
+    let (ids, tenants): (Vec<Uuid>, Vec<&str>) = names
+        .map(|name| (Uuid::of(&name.id()), name.tenant()))
         .unzip();
     let now = database.test_now();
     let mut params = super::prologue(&now);
-    params.push((&ids, Type::BYTEA_ARRAY));
+    params.push((&ids, Type::UUID_ARRAY));
     params.push((&tenants, Type::TEXT_ARRAY));
     let clocked = database.run_clocked(&SQL, &params).await?;
     let rows = super::present(&clocked.rows)
-        .map(|row| RecordRow::read(row, 2).map(|row| (super::record_id(&row.id), row)))
+        .map(|row| RecordRow::read(row, 2).map(|row| (row.id, row)))
         .collect::<Result<_, _>>()
         .map_err(Fault::Refused)?;
     Ok((clocked.now, rows))

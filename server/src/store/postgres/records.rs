@@ -7,22 +7,28 @@ use std::time::Instant;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::column::{Blob, Code, Moment, Param};
+use super::column::{Code, Moment, Param, Uuid};
 use super::database::Database;
 use super::row::{self, RecordRow};
+use super::usual;
 use crate::store::{Error, RecordsPage, RecordsQuery};
 
 /// Grants of all tenants that one call looks at.
 const LOOKED_AT_MAX: usize = 5000;
 
 /// All filters but those over references, on the row `r`.
-const FILTERS: &str = "r.tenant = $2 and ($3 = '' or r.operation = $3)
+fn filters() -> String {
+    format!(
+        "r.tenant = $2 and ($3 = '' or r.operation = $3)
         and ($4::text is null or coalesce(r.subject, '') = $4)
         and ($5::smallint is null or r.state = $5)
-        and ($6::timestamptz is null or r.created_at >= $6)
-        and ($7::timestamptz is null or r.created_at < $7)
+        and ($6::timestamptz is null or {created_at} >= $6)
+        and ($7::timestamptz is null or {created_at} < $7)
         and starts_with(r.key, $8)
-        and ($9 = '' or r.correlation_id = $9)";
+        and ($9 = '' or r.correlation_id = $9)",
+        created_at = usual::created_at_of("r"),
+    )
+}
 
 /// The place in the order is behind the one where the page before ended.
 const BEHIND: &str = "($10::timestamptz is null
@@ -33,7 +39,7 @@ const BEHIND: &str = "($10::timestamptz is null
 static ALONG_GRANTS: LazyLock<String> = LazyLock::new(|| {
     format!(
         "with looked as materialized (
-            select r.id, r.granted_at, {FILTERS} as fits
+            select r.id, r.granted_at, {filters} as fits
             from reprise.record r
             where {BEHIND} and r.granted_at >= coalesce($6, '-infinity')
             order by r.granted_at desc, r.id desc limit {LOOKED_AT_MAX}
@@ -49,6 +55,7 @@ static ALONG_GRANTS: LazyLock<String> = LazyLock::new(|| {
         ) x on true
         order by x.granted_at desc, x.id desc",
         columns = row::narrow("r"),
+        filters = filters(),
     )
 });
 
@@ -63,15 +70,16 @@ static BY_REFERENCE: LazyLock<String> = LazyLock::new(|| {
                     select from reprise.reference o
                     where o.id = f.id and o.kind = 2 and o.reference = $14))
         )
-        select coalesce($1, statement_timestamp()), 0::bigint, null::timestamptz, null::bytea, x.*
+        select coalesce($1, statement_timestamp()), 0::bigint, null::timestamptz, null::uuid, x.*
         from (select) one left join (
             select {columns}
             from named n join reprise.record r on r.id = n.id
-            where {FILTERS} and {BEHIND}
+            where {filters} and {BEHIND}
             order by r.granted_at desc, r.id desc limit $12
         ) x on true
         order by x.granted_at desc, x.id desc",
         columns = row::narrow("r"),
+        filters = filters(),
     )
 });
 
@@ -86,7 +94,7 @@ pub(super) async fn records(
     let created_from = query.created_from.map(Moment);
     let created_before = query.created_before.map(Moment);
     let after_at = query.after.map(|(at, _)| Moment(at));
-    let after_id = query.after.map(|(_, id)| Blob::copy(&id.0));
+    let after_id = query.after.map(|(_, id)| Uuid::of(&id));
     let max = i64::try_from(query.max).unwrap_or(i64::MAX);
     let mut params: Vec<Param<'_>> = super::prologue(&now);
     params.push((&query.tenant, Type::TEXT));
@@ -98,7 +106,7 @@ pub(super) async fn records(
     params.push((&query.key_prefix, Type::TEXT));
     params.push((&query.correlation_id, Type::TEXT));
     params.push((&after_at, Type::TIMESTAMPTZ));
-    params.push((&after_id, Type::BYTEA));
+    params.push((&after_id, Type::UUID));
     params.push((&max, Type::INT8));
     let sql: &str = if by_reference {
         params.push((&query.resource_id, Type::TEXT));
@@ -116,12 +124,12 @@ fn page(rows: &[Row], max: usize, by_reference: bool) -> Result<RecordsPage, Err
     let now: Moment = first.try_get(0).map_err(Error::internal)?;
     let looked_at: i64 = first.try_get(1).map_err(Error::internal)?;
     let last_at: Option<Moment> = first.try_get(2).map_err(Error::internal)?;
-    let last_id: Option<Blob> = first.try_get(3).map_err(Error::internal)?;
+    let last_id: Option<Uuid> = first.try_get(3).map_err(Error::internal)?;
     let mut records = Vec::with_capacity(rows.len());
     for row in rows {
         // The first column of the record, its id.
         if row
-            .try_get::<_, Option<Blob>>(4)
+            .try_get::<_, Option<Uuid>>(4)
             .map_err(Error::internal)?
             .is_some()
         {
@@ -129,14 +137,15 @@ fn page(rows: &[Row], max: usize, by_reference: bool) -> Result<RecordsPage, Err
             records.extend(super::listed(record)?);
         }
     }
-    let last = last_at
-        .zip(last_id)
-        .map(|(at, id)| (at.0, super::record_id(&id)));
+    let last = last_at.zip(last_id).map(|(at, id)| (at.0, id.place()));
     let all_seen = usize::try_from(looked_at).unwrap_or(usize::MAX) < LOOKED_AT_MAX;
     let next = if records.len() >= max {
-        let place = records
-            .last()
-            .map(|record| (record.attempt.granted_at, record.name.id()));
+        let place = records.last().map(|record| {
+            (
+                record.attempt.granted_at,
+                Uuid::of(&record.name.id()).place(),
+            )
+        });
         let at_the_end = !by_reference && all_seen && place == last;
         place.filter(|_| !at_the_end)
     } else {

@@ -13,7 +13,7 @@ use std::time::Instant;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::column::{Blob, Moment, Param, columns, unnest};
+use super::column::{Blob, FIRST_ID, Moment, Param, Uuid, columns, unnest};
 use super::content::{self, ContentColumns};
 use super::database::Database;
 use super::filing::{closed, has_bytes};
@@ -45,7 +45,7 @@ static TAKE: LazyLock<String> = LazyLock::new(|| {
             where (e.due, e.granted_from, e.granted_to) = (p.due, p.granted_from, p.granted_to)
             returning e.due, e.granted_from, e.granted_to, e.taken_until,
                 coalesce(e.position_at, e.granted_from) as start_at,
-                coalesce(e.position_id, '') as start_id
+                coalesce(e.position_id, {FIRST_ID}) as start_id
         ), old as (
             delete from reprise.audit where ctid = any(array(
                 select ctid from reprise.audit
@@ -77,7 +77,9 @@ static TAKE: LazyLock<String> = LazyLock::new(|| {
             t.start_at, t.start_id, l.granted_at, l.id,
             (select count(*) < {STEP} from batch)
                 and (select count(*) from part) = (select count(*) from batch),
-            r.id, r.revision, r.code, r.headers, r.body, r.body_size, r.body_sha256, r.checksum
+            r.id, r.revision, r.code, r.headers, r.body, r.body_size, r.body_sha256, r.checksum,
+            r.content_reference, r.resource_id, r.report_digest, r.tenant, r.operation,
+            r.subject, r.key
         from (select) one left join taken t on true left join last l on true
             left join (part p join reprise.record r on r.id = p.id and p.strips) on true",
         durable_commit = durable_commit("$3"),
@@ -89,11 +91,11 @@ static TAKE: LazyLock<String> = LazyLock::new(|| {
 columns! {
     /// What stays of a body.
     StrippedRow, StrippedArrays {
-        id: Blob,
+        id: Uuid,
         revision: i64,
         body_size: Option<i64>,
         body_sha256: Option<Blob>,
-        checksum: Blob,
+        checksum: Option<Blob>,
     }
 }
 
@@ -171,8 +173,8 @@ struct Taken {
     granted_from: Moment,
     granted_to: Moment,
     taken_until: Moment,
-    start: (Moment, Blob),
-    end: (Option<Moment>, Option<Blob>),
+    start: (Moment, Uuid),
+    end: (Option<Moment>, Option<Uuid>),
     is_last: bool,
 }
 
@@ -236,9 +238,9 @@ impl Taken {
             (&self.granted_to, Type::TIMESTAMPTZ),
             (&self.taken_until, Type::TIMESTAMPTZ),
             (&self.start.0, Type::TIMESTAMPTZ),
-            (&self.start.1, Type::BYTEA),
+            (&self.start.1, Type::UUID),
             (&self.end.0, Type::TIMESTAMPTZ),
-            (&self.end.1, Type::BYTEA),
+            (&self.end.1, Type::UUID),
             (&self.is_last, Type::BOOL),
         ]
     }
@@ -247,21 +249,25 @@ impl Taken {
 /// What stays of the content of a row, if it is to be stripped.
 fn strip(row: &Row) -> Result<Option<StrippedRow>, Error> {
     let blob = |at| row.try_get::<_, Option<Blob>>(at).map_err(Error::internal);
-    let Some(id) = blob(10)? else {
+    let text = |at| {
+        row.try_get::<_, Option<String>>(at)
+            .map_err(Error::internal)
+    };
+    let Some(id) = row.try_get(10).map_err(Error::internal)? else {
         return Ok(None);
     };
     let revision: i64 = row.try_get(11).map_err(Error::internal)?;
     let columns = ContentColumns {
-        code: row.try_get(12).map_err(Error::internal)?,
-        reference: None,
+        code: text(12)?,
+        reference: text(18)?,
         headers: blob(13)?,
         body: blob(14)?,
         body_size: row.try_get(15).map_err(Error::internal)?,
         body_sha256: blob(16)?,
-        checksum: blob(17)?.unwrap_or_default(),
+        checksum: blob(17)?,
     };
-    let record = super::record_id(&id);
-    let Ok(left) = content::stripped(record, columns) else {
+    let Some(left) = content::stripped(columns, text(19)?, blob(20)?.as_ref()) else {
+        let record = super::name(row, 21)?.id();
         // What it was is not known any more; it stays to be reported, until its memory ends.
         tracing::error!(%record, "stored bytes are damaged; they are not removed yet");
         return Ok(None);

@@ -1,11 +1,12 @@
 //! Reads the revisions of many records: how a server sees what others have written.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
 use reprise_domain::RecordId;
 use tokio_postgres::types::Type;
 
-use super::column::Blob;
+use super::column::Uuid;
 use super::database::Database;
 use crate::store::Error;
 
@@ -17,15 +18,17 @@ pub(super) async fn revisions(
     ids: &[RecordId],
     deadline: Instant,
 ) -> Result<Vec<(RecordId, u64)>, Error> {
-    let ids: Vec<Blob> = ids.iter().map(|id| Blob::copy(&id.0)).collect();
+    let whole: HashMap<Uuid, RecordId> = ids.iter().map(|id| (Uuid::of(id), *id)).collect();
+    let ids: Vec<Uuid> = whole.keys().copied().collect();
     let rows = database
-        .run_usual(SQL, &[(&ids, Type::BYTEA_ARRAY)], deadline)
+        .run_usual(SQL, &[(&ids, Type::UUID_ARRAY)], deadline)
         .await?;
     rows.iter()
         .map(|row| {
-            let (id, revision): (Blob, i64) = (row.try_get(0)?, row.try_get(1)?);
-            Ok((super::record_id(&id), revision.cast_unsigned()))
+            let (id, revision): (Uuid, i64) = (row.try_get(0)?, row.try_get(1)?);
+            Ok(whole.get(&id).map(|id| (*id, revision.cast_unsigned())))
         })
+        .filter_map(Result::transpose)
         .collect::<Result<_, tokio_postgres::Error>>()
         .map_err(Error::internal)
 }

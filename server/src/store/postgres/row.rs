@@ -13,41 +13,42 @@ use reprise_domain::record::{
 use reprise_domain::{Record, RecordId, RecordName, Timestamp};
 use reprise_fingerprint::{Fingerprint, RuleId, Scheme};
 
-use super::column::{Blob, Code, Moment, codes, columns};
-use super::content::{ContentColumns, read_headers};
+use super::column::{Blob, Code, Moment, Uuid, codes, columns};
+use super::content::{ContentColumns, is_sound, read_headers};
+use super::usual::{self, flag, unless};
 
 columns! {
-    /// A record as its row has it; `None` is null.
+    /// A record as its row has it; `None` is null. What is usual, [`usual`] says.
     RecordRow, RecordArrays {
-        id: Blob,
+        id: Uuid,
         tenant: String,
         operation: String,
         subject: Option<String>,
         key: String,
         revision: i64,
-        created_at: Moment,
-        updated_at: Moment,
+        created_at: Option<Moment>,
+        updated_at: Option<Moment>,
         state: i16,
-        generation: i32,
-        key_spent: bool,
-        unaccounted: bool,
-        contradicted: bool,
-        fingerprint_scheme: i16,
+        generation: Option<i32>,
+        key_spent: Option<bool>,
+        unaccounted: Option<bool>,
+        contradicted: Option<bool>,
+        fingerprint_scheme: Option<i16>,
         fingerprint_rule: Option<String>,
         fingerprint_digest: Blob,
-        attempt: i32,
+        attempt: Option<i32>,
         attempt_id: Blob,
         earlier_ids: Option<Blob>,
-        fence: i64,
+        fence: Option<i64>,
         granted_at: Moment,
-        lease_end: Moment,
-        lease_us: i64,
-        on_lapse: i16,
+        lease_end: Option<Moment>,
+        lease_us: Option<i64>,
+        on_lapse: Option<i16>,
         repeat_until: Option<Moment>,
-        why: i16,
+        why: Option<i16>,
         owner: Option<String>,
-        sent: bool,
-        used: bool,
+        sent: Option<bool>,
+        used: Option<bool>,
         given_back: Option<i16>,
         report_kind: Option<i16>,
         report_digest: Option<Blob>,
@@ -123,40 +124,52 @@ impl From<&Record> for RecordRow {
         let previous_report = previous.and_then(|ended| ended.report);
         let pending = record.pending.as_ref();
         let outcome = record.outcome.as_ref();
-        let content = outcome.map(|outcome| ContentColumns::from(&outcome.content));
+        // A content is read back with the record's resource id.
+        let content = outcome.map(|Outcome { content, .. }| {
+            let report = attempt
+                .report
+                .filter(|_| content.resource_id == record.resource_id);
+            ContentColumns::of(content, report.map(|report| report.digest))
+        });
         let content = content.as_ref();
         let resolution = record.resolution.as_ref();
         let claim = record.claim.as_ref();
+        let recorded_at = outcome.map(|outcome| outcome.recorded_at);
+        let updated_at = usual::updated_at(attempt.granted_at, recorded_at);
+        let lease_end = usual::lease_end(attempt.granted_at, attempt.lease);
         Self {
-            id: Blob::copy(&record.name.id().0),
+            id: Uuid::of(&record.name.id()),
             tenant: record.name.tenant().to_owned(),
             operation: record.name.operation().to_owned(),
             subject: text(record.name.subject()),
             key: record.name.key().to_owned(),
             revision: record.revision.cast_signed(),
-            created_at: Moment(record.created_at),
-            updated_at: Moment(record.updated_at),
+            created_at: unless(attempt.granted_at, record.created_at).map(Moment),
+            updated_at: unless(updated_at, record.updated_at).map(Moment),
             state: record.state.code(),
-            generation: record.generation.cast_signed(),
-            key_spent: record.key_spent,
-            unaccounted: record.unaccounted,
-            contradicted: record.contradicted,
-            fingerprint_scheme: record.fingerprint.scheme.code(),
+            generation: unless(usual::FIRST, record.generation.cast_signed()),
+            key_spent: flag(record.key_spent),
+            unaccounted: flag(record.unaccounted),
+            contradicted: flag(record.contradicted),
+            fingerprint_scheme: unless(usual::WORD, record.fingerprint.scheme.code()),
             fingerprint_rule: text(record.fingerprint.rule.as_str()),
             fingerprint_digest: Blob::copy(&record.fingerprint.digest),
-            attempt: attempt.number.cast_signed(),
+            attempt: unless(usual::FIRST, attempt.number.cast_signed()),
             attempt_id: Blob::copy(&attempt.id.0),
             earlier_ids: joined(attempt.earlier_ids.iter().map(|id| id.0.as_slice())),
-            fence: attempt.fence.cast_signed(),
+            fence: unless(
+                usual::fence(attempt.granted_at),
+                attempt.fence.cast_signed(),
+            ),
             granted_at: Moment(attempt.granted_at),
-            lease_end: Moment(attempt.lease_end),
-            lease_us: reprise_domain::time::micros(attempt.lease),
-            on_lapse: attempt.on_lapse.code(),
+            lease_end: unless(lease_end, attempt.lease_end).map(Moment),
+            lease_us: usual::lease_us(attempt.lease),
+            on_lapse: unless(usual::WORD, attempt.on_lapse.code()),
             repeat_until: attempt.repeat_until.map(Moment),
-            why: attempt.why.code(),
+            why: unless(usual::WORD, attempt.why.code()),
             owner: text(&attempt.owner),
-            sent: attempt.sent,
-            used: attempt.used,
+            sent: flag(attempt.sent),
+            used: flag(attempt.used),
             given_back: attempt.given_back.map(Code::code),
             report_kind: attempt.report.map(|report| report.kind.code()),
             report_digest: attempt.report.map(|report| Blob::copy(&report.digest)),
@@ -175,7 +188,7 @@ impl From<&Record> for RecordRow {
             pending_detail: pending.and_then(|pending| text(&pending.detail)),
             pending_since: pending.map(|pending| Moment(pending.since)),
             next_check: pending.map(|pending| Moment(pending.next_check)),
-            recorded_at: outcome.map(|outcome| Moment(outcome.recorded_at)),
+            recorded_at: recorded_at.map(Moment),
             result_until: outcome.map(|outcome| Moment(outcome.result_until)),
             memory_until: outcome.map(|outcome| Moment(outcome.memory_until)),
             code: content.and_then(|content| content.code.clone()),
@@ -184,7 +197,7 @@ impl From<&Record> for RecordRow {
             body: content.and_then(|content| content.body.clone()),
             body_size: content.and_then(|content| content.body_size),
             body_sha256: content.and_then(|content| content.body_sha256.clone()),
-            checksum: content.map(|content| content.checksum.clone()),
+            checksum: content.and_then(|content| content.checksum.clone()),
             resolution_attempt: resolution.map(|found| found.attempt.cast_signed()),
             resolution_digest: resolution.map(|found| Blob::copy(&found.digest)),
             resolution_content: resolution
@@ -219,7 +232,7 @@ impl RecordRow {
             }),
             ..Content::default()
         };
-        self.checksum = self.checksum.map(|_| Blob::copy(&content.checksum()));
+        self.checksum = self.recorded_at.map(|_| Blob::copy(&content.checksum()));
         self
     }
 }
@@ -250,27 +263,30 @@ impl TryFrom<RecordRow> for Record {
         let (tenant, operation) = (row.tenant.clone(), row.operation.clone());
         let name = RecordName::new(tenant, operation, subject, row.key.clone())
             .map_err(|_| Unreadable::Column("key"))?;
-        if name.id().0[..] != row.id.0[..] {
+        if Uuid::of(&name.id()) != row.id {
             return Err(Unreadable::Column("id"));
         }
         let outcome = outcome(&row, name.id())?;
+        let attempt = attempt(&row)?;
+        let recorded_at = outcome.as_ref().map(|outcome| outcome.recorded_at);
+        let updated_at = usual::updated_at(attempt.granted_at, recorded_at);
         Ok(Self {
             name,
             revision: row.revision.cast_unsigned(),
-            created_at: row.created_at.0,
-            updated_at: row.updated_at.0,
+            created_at: row.created_at.map_or(attempt.granted_at, |at| at.0),
+            updated_at: row.updated_at.map_or(updated_at, |at| at.0),
             fingerprint: Fingerprint {
-                scheme: coded("fingerprint_scheme", row.fingerprint_scheme)?,
+                scheme: word("fingerprint_scheme", row.fingerprint_scheme)?,
                 rule: RuleId::try_from(row.fingerprint_rule.clone().unwrap_or_default())
                     .map_err(|_| Unreadable::Column("fingerprint_rule"))?,
                 digest: fixed("fingerprint_digest", &row.fingerprint_digest)?,
             },
             state: coded("state", row.state)?,
-            generation: row.generation.cast_unsigned(),
-            key_spent: row.key_spent,
-            unaccounted: row.unaccounted,
-            contradicted: row.contradicted,
-            attempt: attempt(&row)?,
+            generation: number(row.generation),
+            key_spent: row.key_spent.unwrap_or(false),
+            unaccounted: row.unaccounted.unwrap_or(false),
+            contradicted: row.contradicted.unwrap_or(false),
+            attempt,
             previous: previous(&row)?,
             pending: pending(&row)?,
             outcome,
@@ -286,20 +302,23 @@ impl TryFrom<RecordRow> for Record {
 
 fn attempt(row: &RecordRow) -> Result<Attempt, Unreadable> {
     let ids = split("earlier_ids", row.earlier_ids.as_ref())?;
+    let (granted_at, lease) = (row.granted_at.0, usual::lease(row.lease_us));
+    let fence = row.fence.unwrap_or_else(|| usual::fence(granted_at));
+    let lease_end = row.lease_end.map(|end| end.0);
     Ok(Attempt {
-        number: row.attempt.cast_unsigned(),
+        number: number(row.attempt),
         id: AttemptId(fixed("attempt_id", &row.attempt_id)?),
         earlier_ids: ids.into_iter().map(AttemptId).collect(),
-        fence: row.fence.cast_unsigned(),
-        granted_at: row.granted_at.0,
-        lease_end: row.lease_end.0,
-        lease: Duration::from_micros(row.lease_us.unsigned_abs()),
-        on_lapse: coded("on_lapse", row.on_lapse)?,
+        fence: fence.cast_unsigned(),
+        granted_at,
+        lease_end: lease_end.unwrap_or_else(|| usual::lease_end(granted_at, lease)),
+        lease,
+        on_lapse: word("on_lapse", row.on_lapse)?,
         repeat_until: row.repeat_until.map(|until| until.0),
-        why: coded("why", row.why)?,
+        why: word("why", row.why)?,
         owner: row.owner.clone().unwrap_or_default(),
-        sent: row.sent,
-        used: row.used,
+        sent: row.sent.unwrap_or(false),
+        used: row.used.unwrap_or(false),
         given_back: row
             .given_back
             .map(|code| coded("given_back", code))
@@ -370,8 +389,7 @@ fn outcome(row: &RecordRow, id: RecordId) -> Result<Option<Outcome>, Unreadable>
         resource_id: row.resource_id.clone().unwrap_or_default(),
         provider_reference: row.content_reference.clone().unwrap_or_default(),
     };
-    let checksum = row.checksum.as_ref().map(|blob| &blob.0[..]);
-    if checksum != Some(&content.checksum()[..]) {
+    if !is_sound(&content, row.checksum.as_ref(), row.report_digest.as_ref()) {
         return Err(Unreadable::Damaged(id));
     }
     Ok(Some(Outcome {
@@ -418,6 +436,16 @@ fn claim(row: &RecordRow) -> Result<Option<Claim>, Unreadable> {
 /// Reads a number that stands for a word.
 pub(super) fn coded<T: Code>(column: &'static str, code: i16) -> Result<T, Unreadable> {
     T::of(code).ok_or(Unreadable::Column(column))
+}
+
+/// As [`coded`], of a word that is null when it is the usual one.
+fn word<T: Code>(column: &'static str, code: Option<i16>) -> Result<T, Unreadable> {
+    coded(column, code.unwrap_or(usual::WORD))
+}
+
+/// Reads a count that is null when it is the first.
+fn number(count: Option<i32>) -> u32 {
+    count.unwrap_or(usual::FIRST).cast_unsigned()
 }
 
 /// Reads bytes of a fixed length.

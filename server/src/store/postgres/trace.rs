@@ -6,14 +6,14 @@ use reprise_domain::decide::{AuditAction, By, Ending, Reported, Trace};
 use reprise_domain::record::{AttemptId, ReportKind};
 use reprise_domain::{RecordName, Timestamp};
 
-use super::column::{Blob, Code, Moment, codes, columns};
+use super::column::{Blob, Code, Moment, Uuid, codes, columns};
 use super::row::{Unreadable, blob, coded, fixed, text};
 
 columns! {
     /// A side row of any kind.
     TraceRow, TraceArrays {
         kind: i16,
-        id: Blob,
+        id: Uuid,
         attempt: i32,
         at: Moment,
         what: Option<i16>,
@@ -59,7 +59,7 @@ impl TraceRow {
     fn empty(kind: i16, name: &RecordName, attempt: u32, at: Timestamp) -> Self {
         Self {
             kind,
-            id: Blob::copy(&name.id().0),
+            id: Uuid::of(&name.id()),
             attempt: attempt.cast_signed(),
             at: Moment(at),
             what: None,
@@ -132,6 +132,8 @@ impl TraceRow {
                 what: Some(action.code()),
                 actor: text(actor),
                 note: text(evidence),
+                // People are told the whole id.
+                bytes: Some(Blob::copy(&name.id().0[16..])),
                 authority: Some(by.code()),
                 ..Self::empty(AUDIT, name, *attempt, *at)
             },

@@ -6,7 +6,7 @@ use std::time::Instant;
 use reprise_domain::{RecordId, Trace};
 use tokio_postgres::types::Type;
 
-use super::column::Blob;
+use super::column::Uuid;
 use super::database::Database;
 use super::trace::{AUDIT, EVIDENCE, HISTORY, REPLACED, TraceRow};
 use crate::store::Error;
@@ -40,8 +40,8 @@ pub(super) async fn traces(
     id: &RecordId,
     deadline: Instant,
 ) -> Result<Vec<Trace>, Error> {
-    let id = Blob::copy(&id.0);
-    let rows = database.run(&SQL, &[(&id, Type::BYTEA)], deadline).await?;
+    let id = Uuid::of(id);
+    let rows = database.run(&SQL, &[(&id, Type::UUID)], deadline).await?;
     rows.iter()
         .map(|row| {
             let row = TraceRow::read(row, 0).map_err(Error::internal)?;

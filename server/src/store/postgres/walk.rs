@@ -13,10 +13,11 @@ use std::time::Instant;
 
 use tokio_postgres::types::Type;
 
-use super::column::Moment;
+use super::column::{FIRST_ID, Moment};
 use super::database::Database;
 use super::filing;
 use super::safety::durable_commit;
+use super::usual;
 use super::work::LOOK;
 use crate::store::{Error, Walked};
 
@@ -60,11 +61,11 @@ static VISIT: LazyLock<String> = LazyLock::new(|| {
             select
                 case when p.granted_at > c.now
                     then $4 - interval '10 minutes' else p.granted_at end as granted_at,
-                case when p.granted_at > c.now then ''::bytea else p.id end as id
+                case when p.granted_at > c.now then {FIRST_ID} else p.id end as id
             from place p cross join clock c
         ), f as materialized (
             select r.* from start s cross join lateral (
-                select r.id, r.tenant, r.operation, r.state, r.granted_at, r.lease_end,
+                select r.id, r.tenant, r.operation, r.state, r.granted_at, {lease_end} as lease_end,
                     {closed} as closed, case when {closed} then r.recorded_at end as recorded_at,
                     r.result_until, r.memory_until,
                     {has_bytes} as has_bytes,
@@ -92,13 +93,14 @@ static VISIT: LazyLock<String> = LazyLock::new(|| {
                 (select f.granted_at, f.id from f cross join visited v where v.n = {STEP}
                     order by f.granted_at desc, f.id desc limit 1)
                 union all
-                select $4, ''::bytea from start s cross join visited v
+                select $4, {FIRST_ID} from start s cross join visited v
                     where v.n < {STEP} and s.granted_at < $4
             ) m
         )
         select n from visited",
         durable_commit = durable_commit("$3"),
         closed = filing::closed("r"),
+        lease_end = usual::lease_end_of("r"),
         has_bytes = filing::has_bytes("r"),
         removals = filing::removals("f"),
         references = filing::references("f"),

@@ -4,7 +4,7 @@
 use reprise_domain::decide::AuditAction;
 use reprise_domain::{RecordName, Work};
 
-use super::column::{Blob, Code, Moment, columns, under, unnest};
+use super::column::{Blob, Code, Moment, Uuid, columns, under, unnest};
 use super::filing;
 use super::trace::REPORTED_PENDING;
 
@@ -15,7 +15,7 @@ pub(super) const SIDE_TABLES: [&str; 5] =
 columns! {
     /// What becomes of one entry.
     WorkRow, WorkArrays {
-        id: Blob,
+        id: Uuid,
         tenant: String,
         operation: String,
         kind: i16,
@@ -30,7 +30,7 @@ columns! {
 columns! {
     /// A row that stays as it is while its entry changes.
     KeptRow, KeptArrays {
-        id: Blob,
+        id: Uuid,
         expected: Option<i64>,
         valid_until: Moment,
     }
@@ -46,7 +46,7 @@ pub(super) const FIND_OUT: i16 = 2;
 impl WorkRow {
     pub(super) fn of(name: &RecordName, work: &Work) -> Self {
         let closed = Self {
-            id: Blob::copy(&name.id().0),
+            id: Uuid::of(&name.id()),
             tenant: name.tenant().to_owned(),
             operation: name.operation().to_owned(),
             kind: CLOSED,

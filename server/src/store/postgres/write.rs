@@ -15,10 +15,10 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use reprise_domain::record::State;
-use reprise_domain::{Record, RecordId, RecordName, Timestamp, Trace, Work};
+use reprise_domain::{Record, RecordName, Timestamp, Trace, Work};
 use tokio_postgres::types::Type;
 
-use super::column::{Blob, Moment, Param, columns, under, unnest, with_lines};
+use super::column::{Moment, Param, Uuid, columns, under, unnest, with_lines};
 use super::database::{Database, Fault, TIMELINE};
 use super::filing::{FiledArrays, FiledRow};
 use super::row::{RecordArrays, RecordRow};
@@ -113,9 +113,9 @@ fn statement(tending: bool) -> String {
                 from t where t.kind = {REPLACED}
             ) t where nth <= {REPLACED_MAX} order by line
         ), audit as (
-            insert into reprise.audit (tenant, operation, id, attempt, action, authority, actor,
-                evidence, at)
-            select tenant, operation, id, attempt, what, authority, actor, note, at
+            insert into reprise.audit (tenant, operation, id, id_end, attempt, action, authority,
+                actor, evidence, at)
+            select tenant, operation, id, bytes, attempt, what, authority, actor, note, at
             from t where t.kind = {AUDIT} order by line
         ){tended}
         select c.now, c.timeline, r.id, r.written, coalesce($1, clock_timestamp())
@@ -175,8 +175,8 @@ pub(super) enum Written {
 /// The writes as parameters.
 #[derive(Default)]
 struct Arrays {
-    existing: Vec<Blob>,
-    unguarded: Vec<Blob>,
+    existing: Vec<Uuid>,
+    unguarded: Vec<Uuid>,
     guards: GuardArrays,
     records: RecordArrays,
     traces: TraceArrays,
@@ -184,21 +184,21 @@ struct Arrays {
     kept: KeptArrays,
     works: WorkArrays,
     filed: FiledArrays,
-    erased: Vec<Blob>,
-    anew: Vec<Blob>,
+    erased: Vec<Uuid>,
+    anew: Vec<Uuid>,
     /// Some of the last five are not empty.
     tending: bool,
 }
 
 impl Arrays {
     fn push(&mut self, write: &Write<'_>) {
-        let id = Blob::copy(&write.name.id().0);
+        let id = Uuid::of(&write.name.id());
         let valid_until = Moment(write.valid_until);
         let expected = write.expected();
         if !write.is_guarded() {
-            self.unguarded.push(id.clone());
+            self.unguarded.push(id);
         } else if expected.is_some() {
-            self.existing.push(id.clone());
+            self.existing.push(id);
         }
         if let Some(change) = write.change {
             self.records.push(RecordRow::from(change));
@@ -209,7 +209,7 @@ impl Arrays {
         } else if write.is_guarded() {
             self.tending = true;
             self.kept.push(KeptRow {
-                id: id.clone(),
+                id,
                 expected,
                 valid_until,
             });
@@ -223,7 +223,7 @@ impl Arrays {
         }
         if write.erase {
             self.tending = true;
-            self.erased.push(id.clone());
+            self.erased.push(id);
         }
         if write.anew {
             self.tending = true;
@@ -250,8 +250,8 @@ impl Arrays {
 
     fn params(&self) -> Vec<Param<'_>> {
         let mut params: Vec<Param<'_>> = vec![
-            (&self.existing, Type::BYTEA_ARRAY),
-            (&self.unguarded, Type::BYTEA_ARRAY),
+            (&self.existing, Type::UUID_ARRAY),
+            (&self.unguarded, Type::UUID_ARRAY),
         ];
         params.extend(self.guards.params());
         params.extend(self.records.params());
@@ -260,8 +260,8 @@ impl Arrays {
             params.extend(self.kept.params());
             params.extend(self.works.params());
             params.extend(self.filed.params());
-            params.push((&self.erased, Type::BYTEA_ARRAY));
-            params.push((&self.anew, Type::BYTEA_ARRAY));
+            params.push((&self.erased, Type::UUID_ARRAY));
+            params.push((&self.anew, Type::UUID_ARRAY));
         }
         params
     }
@@ -271,7 +271,7 @@ impl Arrays {
 pub(super) async fn write(
     database: &Database,
     writes: &[Write<'_>],
-) -> Result<(Timestamp, HashMap<RecordId, Written>), Fault> {
+) -> Result<(Timestamp, HashMap<Uuid, Written>), Fault> {
     let mut arrays = Arrays::default();
     let mut outcome = HashMap::with_capacity(writes.len());
     for write in writes {
@@ -281,7 +281,7 @@ pub(super) async fn write(
             (true, Some(_)) => Written::Locked,
             (true, None) => Written::Changed,
         };
-        outcome.insert(write.name.id(), unless);
+        outcome.insert(Uuid::of(&write.name.id()), unless);
         arrays.push(write);
     }
     let (now, timeout) = (database.test_now(), super::LOCK_TIMEOUT);
@@ -292,15 +292,14 @@ pub(super) async fn write(
     params.extend(arrays.params());
     let sql: &str = if arrays.tending { &SQL_TENDING } else { &SQL };
     let clocked = database.run_clocked(sql, &params).await?;
-    let valid_until: HashMap<RecordId, Timestamp> = writes
+    let valid_until: HashMap<Uuid, Timestamp> = writes
         .iter()
-        .map(|write| (write.name.id(), write.valid_until))
+        .map(|write| (Uuid::of(&write.name.id()), write.valid_until))
         .collect();
     for row in super::present(&clocked.rows) {
-        let id: Blob = row.try_get(2).map_err(Fault::Refused)?;
+        let id: Uuid = row.try_get(2).map_err(Fault::Refused)?;
         let written: bool = row.try_get(3).map_err(Fault::Refused)?;
         let after: Moment = row.try_get(4).map_err(Fault::Refused)?;
-        let id = super::record_id(&id);
         // An insert may have waited after the time was read. The row is there, but what
         // was decided for it may be over: a new look tells.
         let in_time = valid_until.get(&id).is_some_and(|until| after.0 < *until);

@@ -14,13 +14,14 @@ use reprise_domain::{Record, RecordId, Timestamp, View, reading};
 use tokio_util::task::TaskTracker;
 
 use super::aside::Aside;
+use super::column::Uuid;
 use super::database::{Database, Fault};
 use super::fast::{Inserted, fast};
 use super::plan::{self, HeldPlan, Plan};
 use super::read::read;
 use super::row::{RecordRow, shift, shifted_outcome};
 use super::write::{Write, Written, write};
-use super::{Config, record, record_id};
+use super::{Config, record};
 use crate::store::queue::{Folded, Intake, Job, Lane, by_record, fold};
 use crate::store::{Error, OnChange};
 
@@ -204,7 +205,7 @@ impl Writer {
                 .store(there * LOOK_SHARE >= fresh.len(), Ordering::Relaxed);
         }
         let inserted = by_id(settled.inserted, |row| row.id);
-        let mut rows = by_id(settled.rows, |row| record_id(&row.id));
+        let mut rows = by_id(settled.rows, |row| row.id);
         let taken = self.inserted(fresh, inserted);
         let mut rest = self.updated(held, &mut rows, settled.now);
         rest.extend(self.seen(taken, rows, settled.seen_at));
@@ -216,12 +217,12 @@ impl Writer {
     fn seen(
         &self,
         taken: Vec<Group>,
-        mut rows: HashMap<RecordId, RecordRow>,
+        mut rows: HashMap<Uuid, RecordRow>,
         at: Timestamp,
     ) -> Vec<Group> {
         let mut rest = Vec::new();
         for (id, jobs) in taken {
-            let found = rows.remove(&id).map(record);
+            let found = rows.remove(&Uuid::of(&id)).map(record);
             let found = match found {
                 Some(Ok(found)) if found.name == jobs[0].request.name => found,
                 // What cannot be read, or is another's, is looked at again and told then.
@@ -246,20 +247,21 @@ impl Writer {
     fn inserted(
         &self,
         plans: Vec<Planned<Record>>,
-        mut inserted: HashMap<RecordId, Inserted>,
+        mut inserted: HashMap<Uuid, Inserted>,
     ) -> Vec<Group> {
         let mut taken = Vec::new();
         for planned in plans {
-            let Some(row) = inserted.remove(&planned.job.id()) else {
+            let id = planned.job.id();
+            let Some(row) = inserted.remove(&Uuid::of(&id)) else {
                 taken.push(planned.group());
                 continue;
             };
-            self.changed(&row.id);
+            self.changed(&id);
             let mut record = planned.plan;
             shift(&mut record, row.granted_at);
             if row.now >= record.attempt.lease_end {
                 // It waited for so long that the lease is over: as if asked again.
-                taken.push((row.id, vec![planned.job]));
+                taken.push((id, vec![planned.job]));
                 continue;
             }
             let view = View::of(record, &planned.job.request.policy, row.now);
@@ -272,13 +274,13 @@ impl Writer {
     fn updated(
         &self,
         plans: Vec<Planned<HeldPlan>>,
-        changed: &mut HashMap<RecordId, RecordRow>,
+        changed: &mut HashMap<Uuid, RecordRow>,
         now: Timestamp,
     ) -> Vec<Group> {
         let mut other = Vec::new();
         for planned in plans {
             let id = planned.job.id();
-            let Some(row) = changed.remove(&id) else {
+            let Some(row) = changed.remove(&Uuid::of(&id)) else {
                 other.push(planned.group());
                 continue;
             };
@@ -315,13 +317,13 @@ impl Writer {
     fn decide(
         &self,
         groups: Vec<Group>,
-        mut rows: HashMap<RecordId, RecordRow>,
+        mut rows: HashMap<Uuid, RecordRow>,
         now: Timestamp,
         passed: &mut Passed,
     ) -> Vec<Unwritten> {
         let mut writes = Vec::new();
         for (id, jobs) in groups {
-            let base = match rows.remove(&id).map(record).transpose() {
+            let base = match rows.remove(&Uuid::of(&id)).map(record).transpose() {
                 Ok(base) => base,
                 Err(error) => {
                     self.refuse(jobs, &error);
@@ -358,7 +360,7 @@ impl Writer {
             }
         };
         for one in decided {
-            let why = match written.remove(&one.id) {
+            let why = match written.remove(&Uuid::of(&one.id)) {
                 Some(Written::Done) => {
                     self.done(one, now, passed);
                     continue;
@@ -489,7 +491,7 @@ impl Unwritten {
     }
 }
 
-fn by_id<T>(items: Vec<T>, id: impl Fn(&T) -> RecordId) -> HashMap<RecordId, T> {
+fn by_id<T>(items: Vec<T>, id: impl Fn(&T) -> Uuid) -> HashMap<Uuid, T> {
     items.into_iter().map(|item| (id(&item), item)).collect()
 }
 
@@ -518,6 +520,7 @@ fn answer(
         row.recorded_at = None;
     }
     let mut changed = record(row)?;
+    changed.updated_at = now;
     if let Some(outcome) = outcome {
         changed.outcome = Some(shifted_outcome(outcome, now));
     }
