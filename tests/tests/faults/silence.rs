@@ -143,6 +143,11 @@ async fn a_commit_whose_answer_the_server_lost_is_found_by_repeating() -> Result
     let mut once = stub(server.addr())?;
 
     for round in 0..5 {
+        // A new connection asks about a statement before it runs it for the first time.
+        let key = format!("before{round}");
+        let acquired = acquire(&mut once, &key).await?;
+        once.complete(complete(&key, &acquired.token, body("done")))
+            .await?;
         let key = format!("k{round}");
         let acquired = acquire(&mut once, &key).await?;
         let report = complete(&key, &acquired.token, body("done"));

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use deadpool_postgres::{
-    Hook, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
+    Hook, Manager, ManagerConfig, Object, Pool, PoolError, QueueMode, RecyclingMethod, Runtime,
 };
 use reprise_domain::Timestamp;
 use tokio_postgres::Row;
@@ -99,6 +99,8 @@ impl Database {
             };
             Pool::builder(Manager::from_connect(target.clone(), dial, manager))
                 .max_size(size)
+                // The one used last knows its statements.
+                .queue_mode(QueueMode::Lifo)
                 .runtime(Runtime::Tokio1)
                 .wait_timeout(Some(config.statement_time))
                 .create_timeout(Some(dial::CONNECT_TIMEOUT))
