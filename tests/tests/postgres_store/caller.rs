@@ -110,7 +110,10 @@ impl Caller {
     }
 
     pub(super) async fn complete(&self, held: Held) -> Answered {
-        let result = result();
+        self.complete_with(held, result()).await
+    }
+
+    pub(super) async fn complete_with(&self, held: Held, result: Content) -> Answered {
         self.ask(Command::Complete(Complete {
             held,
             digest: result.digest(),

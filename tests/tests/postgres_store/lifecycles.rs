@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use bytes::Bytes;
 use reprise::store::postgres::{Config, Options, Postgres};
 use reprise::store::{Store, Target, TestClock};
 use reprise_domain::command::{Answer, FailureKind};
+use reprise_domain::content::Body;
 use reprise_domain::record::{AttemptId, State};
-use reprise_domain::{Record, Timestamp, Trace};
+use reprise_domain::{Content, Record, Timestamp, Trace};
 use reprise_tests::poll;
 use reprise_tests::postgres::Version;
 
@@ -136,12 +138,22 @@ async fn one_round_trip_and_three_give_the_same_answers() -> Result<()> {
 }
 
 #[tokio::test]
-async fn reports_update_the_row_on_its_page_and_leave_nothing_open() -> Result<()> {
+async fn usual_reports_update_the_row_on_its_page_and_leave_nothing_open() -> Result<()> {
     let url = database(Version::V15).await?;
     let store = Arc::new(open(Config::new(url.clone())).await?);
     let lives = (0..500).map(|n| {
         let caller = Caller::new(&store, &format!("k{n}"));
-        tokio::spawn(async move { caller.lifecycle().await })
+        let result = Content {
+            body: Some(Body::Data(Bytes::from_static(&[b'x'; 70]))),
+            ..Content::of_code("201")
+        };
+        tokio::spawn(async move {
+            let held = caller.acquire().await?;
+            caller
+                .complete_with(held, result)
+                .await?
+                .context("recorded")
+        })
     });
     for life in lives.collect::<Vec<_>>() {
         life.await??;
