@@ -13,8 +13,8 @@ create table reprise.record (
     revision bigint not null,           -- rises with every write; a write needs the one it was decided on
     granted_at timestamptz not null,
     recorded_at timestamptz,            -- of the newest outcome; null while there is none
-    result_until timestamptz,           -- headers and body are replayed until then
-    memory_until timestamptz,           -- the record is remembered until then
+    result_until timestamptz,           -- headers and body are replayed until then; null: recorded_at and 72 hours
+    memory_until timestamptz,           -- the record is remembered until then; null: recorded_at and 840 hours
     created_at timestamptz,             -- null: granted_at
     updated_at timestamptz,             -- null: recorded_at, and without one granted_at
     lease_end timestamptz,              -- null: granted_at and the length of the lease

@@ -35,7 +35,7 @@ pub struct Bulk {
     pub body: &'static [u8],
 }
 
-/// Ids are those of the names.
+/// Ids are those of the names; what is as usual is null.
 const INSERT: &str = "insert into reprise.record (id, tenant, operation, key, revision, lease_us,
         granted_at, state, attempt_id, fingerprint_digest, provider_reference, resource_id,
         recorded_at, result_until, memory_until, report_kind, report_digest, used, code,
@@ -49,8 +49,10 @@ const INSERT: &str = "insert into reprise.record (id, tenant, operation, key, re
         decode(md5($2 || n), 'hex'), sha256(''), case when $12 then 'pr-' || $2 || n end,
         case when $12 then 'order-' || $2 || n end,
         case when done then at + interval '1 second' end,
-        case when done then at + interval '1 second' + $8 * interval '1 microsecond' end,
-        case when done then at + interval '1 second' + $9 * interval '1 microsecond' end,
+        case when done then
+            at + interval '1 second' + nullif($8::bigint, 259200000000) * interval '1 microsecond' end,
+        case when done then
+            at + interval '1 second' + nullif($9::bigint, 3024000000000) * interval '1 microsecond' end,
         case when done then 1 end, case when done then $13::bytea end,
         case when $4 <> 1 then true end,
         case when done then '201' end, case when done and $12 then 'pr-' || $2 || n end,

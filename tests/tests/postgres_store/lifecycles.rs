@@ -170,6 +170,9 @@ async fn usual_reports_update_the_row_on_its_page_and_leave_nothing_open() -> Re
     .await?;
     let hot = "select n_tup_hot_upd from pg_stat_user_tables where relname = 'record'";
     assert_eq!(count(&beside, hot).await?, 500);
+    let narrow = "select count(*) from reprise.record
+        where recorded_at is not null and (result_until, memory_until) is null";
+    assert_eq!(count(&beside, narrow).await?, 500);
     let open = "select count(*) from pg_stat_activity where state like 'idle in transaction%'";
     assert_eq!(count(&beside, open).await?, 0);
     Ok(())

@@ -11,7 +11,7 @@ use super::usual::{self, flag, unless};
 
 columns! {
     /// What a plan assumes and changes, moments as microseconds from now. Null leaves a
-    /// column as it is; the outcome's are written together or not at all.
+    /// column as it is; the outcome's are written together or not at all, as usual where null.
     PlanRow, PlanArrays {
         id: Uuid,
         tenant: String,
@@ -150,8 +150,14 @@ impl From<&HeldPlan> for PlanRow {
             instruction: blob(&change.instruction),
             recorded: outcome.is_some(),
             resource_id: text(&change.resource_id),
-            result_in: outcome.map(|outcome| outcome.result_until.0),
-            memory_in: outcome.map(|outcome| outcome.memory_until.0),
+            result_in: outcome.and_then(|outcome| {
+                let usual = usual::result_until(outcome.recorded_at);
+                unless(usual, outcome.result_until).map(|until| until.0)
+            }),
+            memory_in: outcome.and_then(|outcome| {
+                let usual = usual::memory_until(outcome.recorded_at);
+                unless(usual, outcome.memory_until).map(|until| until.0)
+            }),
             code: None,
             content_reference: None,
             headers: None,

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use reprise_domain::command::{Answer, Command, Holder, Lessee, Outcome, Request};
-use reprise_domain::{Record, Timestamp, assume, decide};
+use reprise_domain::{Record, Timestamp, assume, decide, record};
 
 /// What settles a command in one statement.
 pub(super) enum Plan {
@@ -77,4 +77,32 @@ fn fresh(request: &Request) -> Option<Plan> {
 /// How far a lease end lies from now, in microseconds; none when the plan leaves it alone.
 pub(super) fn offset(moment: Timestamp) -> Option<i64> {
     (moment != Timestamp::FAR).then_some(moment.0)
+}
+
+/// Moves a record of moments as offsets to where the clock stands.
+pub(super) fn shift(record: &mut Record, now: Timestamp) {
+    let shift = |moment: &mut Timestamp| moment.0 = moment.0.saturating_add(now.0);
+    let attempt = &mut record.attempt;
+    shift(&mut record.created_at);
+    shift(&mut record.updated_at);
+    shift(&mut attempt.granted_at);
+    shift(&mut attempt.lease_end);
+    attempt.repeat_until.as_mut().map(shift);
+    attempt.fence = attempt.fence.max(u64::try_from(now.0).unwrap_or(0));
+    record.outcome = record
+        .outcome
+        .take()
+        .map(|outcome| shifted_outcome(outcome, now));
+}
+
+/// As [`shift`], of an outcome.
+pub(super) fn shifted_outcome(mut outcome: record::Outcome, now: Timestamp) -> record::Outcome {
+    for moment in [
+        &mut outcome.recorded_at,
+        &mut outcome.result_until,
+        &mut outcome.memory_until,
+    ] {
+        moment.0 = moment.0.saturating_add(now.0);
+    }
+    outcome
 }

@@ -18,6 +18,7 @@ use super::content::{self, ContentColumns};
 use super::database::Database;
 use super::filing::{closed, has_bytes};
 use super::safety::durable_commit;
+use super::usual;
 use super::work::SIDE_TABLES;
 use crate::store::{AUDIT_RETENTION, Error, Removed};
 
@@ -55,8 +56,8 @@ static TAKE: LazyLock<String> = LazyLock::new(|| {
         ), batch as materialized (
             select r.*, case when r.strips then r.bytes else 0 end as fetched
             from taken t cross join lateral (
-                select r.id, r.granted_at, {closed} and r.result_until <= (select now from clock)
-                        and r.memory_until > (select now from clock)
+                select r.id, r.granted_at, {closed} and {result_until} <= (select now from clock)
+                        and {memory_until} > (select now from clock)
                         and {has_bytes} as strips,
                     coalesce(octet_length(r.body), 0) + coalesce(octet_length(r.headers), 0)
                         as bytes
@@ -84,6 +85,8 @@ static TAKE: LazyLock<String> = LazyLock::new(|| {
             left join (part p join reprise.record r on r.id = p.id and p.strips) on true",
         durable_commit = durable_commit("$3"),
         closed = closed("r"),
+        result_until = usual::result_until_of("r"),
+        memory_until = usual::memory_until_of("r"),
         has_bytes = has_bytes("r"),
     )
 });
@@ -105,8 +108,9 @@ static CARRY_OUT: LazyLock<String> = LazyLock::new(|| {
     let over = format!(
         "r.granted_at between $8 and $10 and (r.granted_at > $8 or r.id > $9)
                 and (r.granted_at < $10 or r.id <= $11)
-                and {closed} and r.memory_until <= (select now from clock)",
+                and {closed} and {memory_until} <= (select now from clock)",
         closed = closed("r"),
+        memory_until = usual::memory_until_of("r"),
     );
     let side_rows: Vec<String> = SIDE_TABLES
         .iter()

@@ -10,7 +10,7 @@ use reprise_domain::record::{
     Attempt, AttemptId, Claim, ClaimId, Ended, GivenBack, GrantReason, Outcome, Pending,
     PendingReason, Report, ReportKind, Resolution, State,
 };
-use reprise_domain::{Record, RecordId, RecordName, Timestamp};
+use reprise_domain::{Record, RecordId, RecordName};
 use reprise_fingerprint::{Fingerprint, RuleId, Scheme};
 
 use super::column::{Blob, Code, Moment, Uuid, codes, columns};
@@ -189,8 +189,20 @@ impl From<&Record> for RecordRow {
             pending_since: pending.map(|pending| Moment(pending.since)),
             next_check: pending.map(|pending| Moment(pending.next_check)),
             recorded_at: recorded_at.map(Moment),
-            result_until: outcome.map(|outcome| Moment(outcome.result_until)),
-            memory_until: outcome.map(|outcome| Moment(outcome.memory_until)),
+            result_until: outcome.and_then(|outcome| {
+                unless(
+                    usual::result_until(outcome.recorded_at),
+                    outcome.result_until,
+                )
+                .map(Moment)
+            }),
+            memory_until: outcome.and_then(|outcome| {
+                unless(
+                    usual::memory_until(outcome.recorded_at),
+                    outcome.memory_until,
+                )
+                .map(Moment)
+            }),
             code: content.and_then(|content| content.code.clone()),
             content_reference: content.and_then(|content| content.reference.clone()),
             headers: content.and_then(|content| content.headers.clone()),
@@ -369,11 +381,10 @@ fn pending(row: &RecordRow) -> Result<Option<Pending>, Unreadable> {
 }
 
 fn outcome(row: &RecordRow, id: RecordId) -> Result<Option<Outcome>, Unreadable> {
-    let (Some(recorded_at), Some(result_until), Some(memory_until)) =
-        (row.recorded_at, row.result_until, row.memory_until)
-    else {
+    let Some(Moment(recorded_at)) = row.recorded_at else {
         return Ok(None);
     };
+    let until = |column: Option<Moment>, usual| column.map_or(usual, |until| until.0);
     let body = match (&row.body, row.body_size, &row.body_sha256) {
         (Some(data), _, _) => Some(Body::Data(data.0.clone())),
         (None, Some(size), Some(sha256)) => Some(Body::Omitted {
@@ -394,9 +405,9 @@ fn outcome(row: &RecordRow, id: RecordId) -> Result<Option<Outcome>, Unreadable>
     }
     Ok(Some(Outcome {
         content,
-        recorded_at: recorded_at.0,
-        result_until: result_until.0,
-        memory_until: memory_until.0,
+        recorded_at,
+        result_until: until(row.result_until, usual::result_until(recorded_at)),
+        memory_until: until(row.memory_until, usual::memory_until(recorded_at)),
     }))
 }
 
@@ -483,32 +494,4 @@ fn split<const N: usize>(
         .chunks(N)
         .map(|part| <[u8; N]>::try_from(part).map_err(|_| Unreadable::Column(column)))
         .collect()
-}
-
-/// Moves a record of moments as offsets to where the clock stands.
-pub(super) fn shift(record: &mut Record, now: Timestamp) {
-    let shift = |moment: &mut Timestamp| moment.0 = moment.0.saturating_add(now.0);
-    let attempt = &mut record.attempt;
-    shift(&mut record.created_at);
-    shift(&mut record.updated_at);
-    shift(&mut attempt.granted_at);
-    shift(&mut attempt.lease_end);
-    attempt.repeat_until.as_mut().map(shift);
-    attempt.fence = attempt.fence.max(u64::try_from(now.0).unwrap_or(0));
-    record.outcome = record
-        .outcome
-        .take()
-        .map(|outcome| shifted_outcome(outcome, now));
-}
-
-/// As [`shift`], of an outcome.
-pub(super) fn shifted_outcome(mut outcome: Outcome, now: Timestamp) -> Outcome {
-    for moment in [
-        &mut outcome.recorded_at,
-        &mut outcome.result_until,
-        &mut outcome.memory_until,
-    ] {
-        moment.0 = moment.0.saturating_add(now.0);
-    }
-    outcome
 }

@@ -14,6 +14,10 @@ pub(super) const FIRST: i32 = 1;
 pub(super) const WORD: i16 = 1;
 /// Of a lease, in microseconds.
 const LEASE_US: i64 = 30_000_000;
+/// Of a result, in hours from when it was recorded.
+const RESULT_HOURS: u64 = 72;
+/// As [`RESULT_HOURS`], of the memory of the record.
+const MEMORY_HOURS: u64 = 840;
 
 /// What a column holds of a value.
 pub(super) fn unless<T: PartialEq>(usual: T, value: T) -> Option<T> {
@@ -50,6 +54,16 @@ pub(super) fn updated_at(granted_at: Timestamp, recorded_at: Option<Timestamp>) 
     recorded_at.unwrap_or(granted_at)
 }
 
+/// Headers and body usually are replayed until then.
+pub(super) fn result_until(recorded_at: Timestamp) -> Timestamp {
+    recorded_at.after(Duration::from_hours(RESULT_HOURS))
+}
+
+/// A record usually is remembered until then.
+pub(super) fn memory_until(recorded_at: Timestamp) -> Timestamp {
+    recorded_at.after(Duration::from_hours(MEMORY_HOURS))
+}
+
 /// SQL of the length of lease of the row `r`.
 pub(super) fn lease_of(r: &str) -> String {
     format!("coalesce({r}.lease_us, {LEASE_US}) * interval '1 microsecond'")
@@ -66,4 +80,15 @@ pub(super) fn lease_end_of(r: &str) -> String {
 /// SQL of when the row `r` was first granted.
 pub(super) fn created_at_of(r: &str) -> String {
     format!("coalesce({r}.created_at, {r}.granted_at)")
+}
+
+/// SQL of until when headers and body of the row `r` are replayed; null without an outcome.
+/// In hours: days may have more or fewer than 24 of them where the session's zone has them.
+pub(super) fn result_until_of(r: &str) -> String {
+    format!("coalesce({r}.result_until, {r}.recorded_at + interval '{RESULT_HOURS} hours')")
+}
+
+/// SQL of until when the row `r` is remembered; as above.
+pub(super) fn memory_until_of(r: &str) -> String {
+    format!("coalesce({r}.memory_until, {r}.recorded_at + interval '{MEMORY_HOURS} hours')")
 }

@@ -67,7 +67,7 @@ static VISIT: LazyLock<String> = LazyLock::new(|| {
             select r.* from start s cross join lateral (
                 select r.id, r.tenant, r.operation, r.state, r.granted_at, {lease_end} as lease_end,
                     {closed} as closed, case when {closed} then r.recorded_at end as recorded_at,
-                    r.result_until, r.memory_until,
+                    {result_until} as result_until, {memory_until} as memory_until,
                     {has_bytes} as has_bytes,
                     r.resource_id, r.provider_reference, r.content_reference
                 from reprise.record r
@@ -101,6 +101,8 @@ static VISIT: LazyLock<String> = LazyLock::new(|| {
         durable_commit = durable_commit("$3"),
         closed = filing::closed("r"),
         lease_end = usual::lease_end_of("r"),
+        result_until = usual::result_until_of("r"),
+        memory_until = usual::memory_until_of("r"),
         has_bytes = filing::has_bytes("r"),
         removals = filing::removals("f"),
         references = filing::references("f"),
