@@ -80,11 +80,12 @@ create table reprise.record (
 ) with (
     -- A third of a page for rows as they are inserted: the reports of a batch of grants often
     -- come in one batch too, so that a page must hold both versions of all its rows at once.
-    -- Measured with results of 70 bytes and 128 callers: at 34 all updates stay HOT, at 38
-    -- 97 %, at 45 88 %, at 55 77 %, and what leaves its page costs more than the room saves:
-    -- 543, 564, 531 and 493 bytes of table a record, and larger indexes. Larger results leave
-    -- their page more often. Where a body makes a row larger than 2 kB, it goes elsewhere.
-    fillfactor = 34,
+    -- Measured with results of 70 bytes and 128 callers, without vacuum: at 34 and 36 all
+    -- updates stay HOT, at 38 99 %, at 45 94 %, at 55 87 %, with 606, 579, 564, 512 and 475
+    -- bytes of table a record, indexes not counted; what leaves its page has entries in those
+    -- once more. Larger results leave their page more often. Where a body makes a row larger
+    -- than 2 kB, it goes elsewhere.
+    fillfactor = 36,
     toast_tuple_target = 512,
     -- Dead versions go when their page is next visited; vacuum is for the rest.
     autovacuum_vacuum_scale_factor = 0.05
