@@ -8,7 +8,7 @@
 //! | `timeline`, `clock` | is this the newest primary, and does its clock go on? |
 //! | `safety`, `migrate` | does the database keep its word, and has it our schema? |
 //! | `writer`, `aside` | batches; what is stuck runs on by itself |
-//! | `plan` | what can be settled in one statement |
+//! | `plan`, `answers` | what can be settled in one statement, and what is answered then |
 //! | `column`, `row`, `usual`, `content`, `trace` | values, records and side rows as columns |
 //! | `fast` (of `fresh` and `held`), `read`, `write` | the statements of a batch |
 //! | `filing`, `work` | what a write, or the walk, files beside the record |
@@ -19,6 +19,7 @@
 //! Every statement is one autocommit transaction, sent typed and unnamed, so that a pooler
 //! in transaction mode may stand in between.
 
+mod answers;
 mod aside;
 mod audit;
 mod clock;

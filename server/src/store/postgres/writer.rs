@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use reprise_domain::command::{Answer, Command, Finding, Outcome, Refusal};
-use reprise_domain::policy::Policy;
 use reprise_domain::{Record, RecordId, Timestamp, View, reading};
 use tokio_util::task::TaskTracker;
 
+use super::answers::{answer, view, viewed};
 use super::aside::Aside;
 use super::column::Uuid;
 use super::database::{Database, Fault};
 use super::fast::{Inserted, fast};
-use super::plan::{self, HeldPlan, Plan, shift, shifted_outcome};
+use super::plan::{self, HeldPlan, Plan, shift};
 use super::read::read;
 use super::row::RecordRow;
 use super::write::{Write, Written, write};
@@ -505,47 +505,4 @@ fn begins(job: &Job) -> bool {
 
 fn clock_was_set_back() -> Error {
     Error::unavailable("the database's clock was set back; an operator must look")
-}
-
-/// The plan's answer about the row that it was carried out on.
-fn answer(
-    plan: HeldPlan,
-    mut row: RecordRow,
-    policy: &Policy,
-    now: Timestamp,
-) -> Result<Answer, Error> {
-    let outcome = plan.change.outcome;
-    if outcome.is_some() {
-        // Its bytes are ours and were not sent back.
-        row.recorded_at = None;
-    }
-    let mut changed = record(row)?;
-    changed.updated_at = now;
-    if let Some(outcome) = outcome {
-        changed.outcome = Some(shifted_outcome(outcome, now));
-    }
-    Ok(viewed(plan.answer, |_| View::of(changed, policy, now)))
-}
-
-/// The same answer with another view.
-fn viewed(answer: Answer, of: impl FnOnce(Box<Record>) -> View) -> Answer {
-    match answer {
-        Answer::Outcome(outcome, view) => Answer::Outcome(outcome, of(view.record)),
-        Answer::Reported(disposition, view) => Answer::Reported(disposition, of(view.record)),
-        Answer::Leased(view) => Answer::Leased(of(view.record)),
-        Answer::Closed(view) => Answer::Closed(of(view.record)),
-        Answer::Claimed(view) => Answer::Claimed(of(view.record)),
-        Answer::Held(view) => Answer::Held(view.map(|view| Box::new(of(view.record)))),
-    }
-}
-
-fn view(answer: &Answer) -> Option<&View> {
-    match answer {
-        Answer::Outcome(_, view)
-        | Answer::Reported(_, view)
-        | Answer::Leased(view)
-        | Answer::Closed(view)
-        | Answer::Claimed(view) => Some(view),
-        Answer::Held(view) => view.as_deref(),
-    }
 }
