@@ -137,7 +137,7 @@ impl Bench {
             anyhow::Ok(rate)
         };
         let mut best = (0.0, (0, 0));
-        for concurrency in [64, 128, 256] {
+        for concurrency in [64, 128, 256, 512] {
             let rate = rate(self, concurrency, 2)?;
             if rate > best.0 {
                 best = (rate, (concurrency, 2));
