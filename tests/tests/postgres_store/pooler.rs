@@ -8,6 +8,7 @@ use reprise::store::postgres::{Config, migrate};
 use reprise_domain::command::FailureKind;
 use reprise_tests::pgbouncer::PgBouncer;
 use reprise_tests::postgres::PostgresServer;
+use tokio_postgres::SimpleQueryMessage;
 
 use super::caller::Caller;
 use super::{VERSIONS, count, open, session};
@@ -54,6 +55,33 @@ async fn two_servers_share_a_pooler_of_two_connections() -> Result<()> {
         );
         let open = "select count(*) from pg_stat_activity where state like 'idle in transaction%'";
         assert_eq!(count(&beside, open).await?, 0);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_pooler_no_statement_is_named_not_even_the_first() -> Result<()> {
+    for version in VERSIONS {
+        let server = PostgresServer::shared(version)?;
+        let direct = server.fresh_database()?;
+        migrate(&direct).await?;
+        // One session of the database serves all, this test's too.
+        let pooler = PgBouncer::start(server, 1)?;
+        let url = pooler.url(direct.rsplit('/').next().unwrap_or_default());
+        let store = Arc::new(open(Config::new(url.clone())).await?);
+        Caller::new(&store, "k").lifecycle().await?;
+        let named = session(&url)
+            .await?
+            .simple_query("select count(*) from pg_prepared_statements")
+            .await?;
+        let counts: Vec<_> = named
+            .iter()
+            .filter_map(|message| match message {
+                SimpleQueryMessage::Row(row) => row.get(0),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(counts, ["0"], "{version}");
     }
     Ok(())
 }

@@ -207,15 +207,14 @@ impl Database {
         params: &[Param<'_>],
         until: Instant,
     ) -> Result<Vec<Row>, Fault> {
-        let named = self.session.is_ours();
-        self.run_on(&self.usual, named, sql, params, until).await
+        self.run_on(&self.usual, true, sql, params, until).await
     }
 
     /// Here, and only here, are statements retried.
     async fn run_on(
         &self,
         pool: &Pool,
-        named: bool,
+        usual: bool,
         sql: &str,
         params: &[Param<'_>],
         until: Instant,
@@ -223,7 +222,7 @@ impl Database {
         let until = until.min(Instant::now() + self.statement_time);
         let mut tries = 0;
         loop {
-            let failure = match self.once(pool, named, sql, params, until).await {
+            let failure = match self.once(pool, usual, sql, params, until).await {
                 Ok(rows) => return Ok(rows),
                 Err(failure) => failure,
             };
@@ -252,7 +251,7 @@ impl Database {
     async fn once(
         &self,
         pool: &Pool,
-        named: bool,
+        usual: bool,
         sql: &str,
         params: &[Param<'_>],
         until: Instant,
@@ -265,6 +264,8 @@ impl Database {
                 PoolError::Closed => Failure::Final(Fault::Unavailable(Error::Closed)),
                 error => Failure::NotSent(error.into()),
             })?;
+        // The connection that is in hand has been found out about.
+        let named = usual && self.session.is_ours();
         match tokio::time::timeout_at(until, send(&client, named, sql, params)).await {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) => {
