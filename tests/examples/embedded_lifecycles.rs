@@ -18,11 +18,7 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use reprise::store::Store;
 use reprise::store::embedded::{Embedded, Options};
-use reprise_domain::command::{Answer, Command, Complete, Outcome, Reserve};
-use reprise_domain::content::Body;
-use reprise_domain::record::AttemptId;
-use reprise_domain::{Content, Policy, RecordName, Request, View};
-use reprise_fingerprint::{Fingerprint, RuleId, Scheme};
+use reprise_tests::lifecycle::lifecycle;
 
 /// Of those who fill the file before.
 const FILLERS: usize = 512;
@@ -113,7 +109,7 @@ async fn load(
                     if over {
                         return anyhow::Ok(times);
                     }
-                    lifecycle(&store, &format!("{prefix}-{number}"), &body).await?;
+                    lifecycle(store.as_ref(), &format!("{prefix}-{number}"), &body).await?;
                     times.push(start.elapsed());
                 }
             })
@@ -124,51 +120,6 @@ async fn load(
         times.extend(task.await??);
     }
     Ok(times)
-}
-
-async fn lifecycle(store: &Embedded, key: &str, body: &Bytes) -> Result<()> {
-    let name = RecordName::new("t1", "charge", "", key)?;
-    let reserve = Command::Reserve(Reserve {
-        attempt_id: AttemptId(rand::random()),
-        fingerprints: vec![Fingerprint {
-            scheme: Scheme::Raw,
-            rule: RuleId::none(),
-            digest: [7; 32],
-        }],
-        lease: None,
-        owner: "worker-1".to_owned(),
-        correlation_id: String::new(),
-        instruction: Bytes::new(),
-        intent_time: None,
-    });
-    let view: View = match ask(store, &name, reserve).await? {
-        Answer::Outcome(Outcome::Acquired { .. }, view) => view,
-        other => bail!("no grant: {other:?}"),
-    };
-    let (id, attempt) = (name.id(), &view.record.attempt);
-    let token = store.token_key().issue(&id, attempt.number, attempt.fence);
-    let result = Content {
-        body: Some(Body::Data(body.clone())),
-        ..Content::of_code("201")
-    };
-    let complete = Command::Complete(Complete {
-        held: store.token_key().read(&id, &token)?,
-        digest: result.digest(),
-        core: result.core_digest(),
-        result,
-    });
-    ask(store, &name, complete).await?;
-    Ok(())
-}
-
-async fn ask(store: &Embedded, name: &RecordName, command: Command) -> Result<Answer> {
-    let request = Request {
-        name: name.clone(),
-        policy: Arc::new(Policy::default()),
-        command,
-    };
-    let deadline = Instant::now() + Duration::from_secs(30);
-    Ok(store.execute(request, deadline).await?.accept()?)
 }
 
 fn report(mut times: Vec<Duration>, elapsed: f64, before: &[(String, u64)]) -> Result<()> {

@@ -8,15 +8,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use bytes::Bytes;
 use reprise::store::Store;
 use reprise::store::postgres::{Config, Options, Postgres, migrate};
-use reprise_domain::command::{Answer, Command, Complete, Outcome, Reserve};
-use reprise_domain::content::Body;
-use reprise_domain::record::AttemptId;
-use reprise_domain::{Content, Policy, RecordName, Request, View};
-use reprise_fingerprint::{Fingerprint, RuleId, Scheme};
+use reprise_tests::lifecycle::lifecycle;
 use reprise_tests::postgres::{PostgresServer, Version};
 
 const DURATION: Duration = Duration::from_secs(10);
@@ -46,7 +42,7 @@ async fn main() -> Result<()> {
                 let mut times = Vec::new();
                 while start.elapsed() < DURATION {
                     let begun = Instant::now();
-                    lifecycle(&store, &format!("k{caller}-{}", times.len()), &body).await?;
+                    lifecycle(store.as_ref(), &format!("k{caller}-{}", times.len()), &body).await?;
                     times.push(begun.elapsed());
                 }
                 anyhow::Ok(times)
@@ -69,51 +65,6 @@ async fn main() -> Result<()> {
     );
     store.close().await?;
     report_updates(&url).await
-}
-
-async fn lifecycle(store: &Postgres, key: &str, body: &Bytes) -> Result<()> {
-    let name = RecordName::new("t1", "charge", "", key)?;
-    let reserve = Command::Reserve(Reserve {
-        attempt_id: AttemptId(rand::random()),
-        fingerprints: vec![Fingerprint {
-            scheme: Scheme::Raw,
-            rule: RuleId::none(),
-            digest: [7; 32],
-        }],
-        lease: None,
-        owner: "worker-1".to_owned(),
-        correlation_id: String::new(),
-        instruction: Bytes::new(),
-        intent_time: None,
-    });
-    let view: View = match ask(store, &name, reserve).await? {
-        Answer::Outcome(Outcome::Acquired { .. }, view) => view,
-        other => bail!("no grant: {other:?}"),
-    };
-    let (id, attempt) = (name.id(), &view.record.attempt);
-    let token = store.token_key().issue(&id, attempt.number, attempt.fence);
-    let result = Content {
-        body: Some(Body::Data(body.clone())),
-        ..Content::of_code("201")
-    };
-    let complete = Command::Complete(Complete {
-        held: store.token_key().read(&id, &token)?,
-        digest: result.digest(),
-        core: result.core_digest(),
-        result,
-    });
-    ask(store, &name, complete).await?;
-    Ok(())
-}
-
-async fn ask(store: &Postgres, name: &RecordName, command: Command) -> Result<Answer> {
-    let request = Request {
-        name: name.clone(),
-        policy: Arc::new(Policy::default()),
-        command,
-    };
-    let deadline = Instant::now() + Duration::from_secs(30);
-    Ok(store.execute(request, deadline).await?.accept()?)
 }
 
 async fn report_updates(url: &str) -> Result<()> {

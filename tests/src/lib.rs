@@ -7,6 +7,7 @@
 //! nothing of what Reprise promises. Linux only.
 
 pub mod bulk;
+pub mod lifecycle;
 pub mod pgbouncer;
 pub mod poll;
 pub mod ports;

@@ -1,9 +1,11 @@
 //! The worklist in writes: it changes with its record, and only with the record that was
 //! decided on; the record's own row stays on its page.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use reprise::store::postgres::Postgres;
 use reprise::store::{Error, PendingQuery, RecordsQuery, Store, TestClock};
 use reprise_domain::Trace;
 use reprise_domain::command::{Authority, FailureKind, Finding};
@@ -145,17 +147,23 @@ async fn a_look_drops_no_entry_that_somebody_has_just_made() -> Result<()> {
     Ok(())
 }
 
+/// Leaves k1, k2 and k3 pending, a second apart.
+async fn leave_three_pending(store: &Arc<Postgres>, clock: &TestClock) -> Result<()> {
+    for key in ["k1", "k2", "k3"] {
+        let caller = Caller::new(store, key);
+        let held = caller.acquire().await?;
+        caller.mark_pending(held).await?.context("recorded")?;
+        clock.advance(Duration::from_secs(1));
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_row_that_cannot_be_read_hides_no_other_from_the_lists() -> Result<()> {
     let url = database(Version::V15).await?;
     let clock = TestClock::at(BEGINNING);
     let store = clocked(&url, &clock).await?;
-    for key in ["k1", "k2", "k3"] {
-        let caller = Caller::new(&store, key);
-        let held = caller.acquire().await?;
-        caller.mark_pending(held).await?.context("recorded")?;
-        clock.advance(Duration::from_secs(1));
-    }
+    leave_three_pending(&store, &clock).await?;
     let beside = session(&url).await?;
     beside
         .batch_execute("update reprise.record set attempt_id = '' where key = 'k2'")
@@ -191,12 +199,7 @@ async fn lists_and_counts_show_what_is_due_and_who_is_at_it() -> Result<()> {
     let url = database(Version::V15).await?;
     let clock = TestClock::at(BEGINNING);
     let store = clocked(&url, &clock).await?;
-    for key in ["k1", "k2", "k3"] {
-        let caller = Caller::new(&store, key);
-        let held = caller.acquire().await?;
-        caller.mark_pending(held).await?.context("recorded")?;
-        clock.advance(Duration::from_secs(1));
-    }
+    leave_three_pending(&store, &clock).await?;
     assert!(store.pending(due("t1")).await?.entries.is_empty());
     let all = PendingQuery {
         only_due: false,
