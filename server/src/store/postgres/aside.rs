@@ -10,7 +10,7 @@ use reprise_domain::RecordId;
 use tokio::sync::Semaphore;
 
 use super::database::pause;
-use super::writer::{Group, Missed, Why, Writer};
+use super::writer::{Group, Missed, Passed, Why, Writer};
 use crate::store::Error;
 use crate::store::queue::Job;
 
@@ -85,7 +85,8 @@ impl Writer {
             }
             let passed = {
                 let permit = self.aside.permits.acquire().await;
-                let passed = self.pass(vec![(id, take(&mut jobs))]).await;
+                let mut passed = Passed::default();
+                self.pass(vec![(id, take(&mut jobs))], &mut passed).await;
                 drop(permit);
                 passed
             };

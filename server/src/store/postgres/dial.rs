@@ -24,7 +24,7 @@ pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// small or its size is not known, since the plan outlives that. A pooler that shares
 /// sessions refuses such options, or leaves them out.
 const PLAN_ONCE: &str = "-c plan_cache_mode=force_generic_plan -c jit=off \
-    -c enable_seqscan=off -c enable_mergejoin=off";
+    -c enable_seqscan=off -c enable_bitmapscan=off -c enable_mergejoin=off";
 /// Tells whether it does.
 const PLANS_ONCE: &str = "select current_setting('plan_cache_mode') = 'force_generic_plan'";
 

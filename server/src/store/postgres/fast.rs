@@ -6,7 +6,7 @@ use reprise_domain::{Record, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::column::{Moment, Uuid, under};
+use super::column::{Moment, Uuid};
 use super::database::{Database, Fault, TIMELINE};
 use super::fresh::{self, FreshArrays};
 use super::held::{self, PlanArrays, PlanRow};
@@ -19,9 +19,6 @@ use super::safety;
 struct Shape {
     /// Inserts.
     fresh: bool,
-    /// Looks for the records that are to be inserted, and inserts only those that it does not
-    /// see.
-    look: bool,
     /// Changes.
     held: bool,
     /// Locks what it changes as far as a lease is judged or moved.
@@ -29,10 +26,10 @@ struct Shape {
 }
 
 impl Shape {
-    const COUNT: usize = 16;
+    const COUNT: usize = 8;
 
     fn number(self) -> usize {
-        [self.fresh, self.look, self.held, self.lock]
+        [self.fresh, self.held, self.lock]
             .into_iter()
             .fold(0, |number, part| 2 * number + usize::from(part))
     }
@@ -40,8 +37,7 @@ impl Shape {
     fn of(number: usize) -> Self {
         let has = |bit| number & bit != 0;
         Self {
-            fresh: has(8),
-            look: has(4),
+            fresh: has(4),
             held: has(2),
             lock: has(1),
         }
@@ -89,34 +85,20 @@ impl Shape {
             parts.push(format!("changed as ({})", held::update(self.lock)));
         }
         if let Some(records) = records {
-            // The first of the arrays has the ids.
-            if self.look {
-                parts.push(format!(
-                    "seen as materialized (
-                        select {} from reprise.record r where r.id = any(${records}))",
-                    under("r", RecordArrays::NAMES),
-                ));
-            }
-            parts.push(format!("fresh as ({})", fresh::insert(records, self.look)));
+            parts.push(format!("fresh as ({})", fresh::insert(records)));
         }
-        let rows = match (self.held, self.look) {
-            (true, true) => "(select * from changed union all select * from seen)",
-            (true, false) => "changed",
-            (false, true) => "seen",
-            (false, false) => "",
-        };
-        let settled = match (self.fresh, rows) {
-            (true, "") => "select f.id as fresh_id from fresh f".to_owned(),
-            (true, rows) => format!(
-                "select f.id as fresh_id, r.* from {rows} r full join fresh f on f.id = r.id"
+        let settled = match (self.fresh, self.held) {
+            (true, true) => format!(
+                "select f.id as fresh_id, {nulls} from fresh f
+                union all select null, r.* from changed r",
+                nulls = vec!["null"; RecordArrays::NAMES.len()].join(", "),
             ),
-            (false, rows) => format!("select null::uuid as fresh_id, r.* from {rows} r"),
+            (true, false) => "select f.id as fresh_id from fresh f".to_owned(),
+            (false, _) => "select null::uuid as fresh_id, r.* from changed r".to_owned(),
         };
         format!(
-            // What was seen is as it was when the statement began, and is judged by that time.
             "with {parts}
-            select c.now, c.timeline, coalesce($1, clock_timestamp()),
-                coalesce($1, statement_timestamp()), x.*
+            select c.now, c.timeline, coalesce($1, clock_timestamp()), x.*
             from clock c left join ({settled}) x on true",
             parts = parts.join(", "),
         )
@@ -130,13 +112,10 @@ static SQL: LazyLock<[String; Shape::COUNT]> =
 #[derive(Default)]
 pub(super) struct Settled {
     pub(super) inserted: Vec<Inserted>,
-    /// Rows that were changed, and those that were seen. Changed ones with an outcome lack its
-    /// headers and body.
-    pub(super) rows: Vec<RecordRow>,
+    /// Rows that were changed. Those with an outcome lack its headers and body.
+    pub(super) changed: Vec<RecordRow>,
     /// The time of the changes.
     pub(super) now: Timestamp,
-    /// The time at which seen rows were as they are.
-    pub(super) seen_at: Timestamp,
 }
 
 /// A record that was inserted.
@@ -149,13 +128,11 @@ pub(super) struct Inserted {
 }
 
 /// Inserts those of the `fresh` records whose keys are free, and changes those of the `held`
-/// ones that are as assumed; both in the order of their ids. With `look`, records that are
-/// there already are answered as they were seen.
+/// ones that are as assumed; both in the order of their ids.
 pub(super) async fn fast(
     database: &Database,
     fresh: impl Iterator<Item = &Record>,
     held: impl Iterator<Item = &HeldPlan>,
-    look: bool,
 ) -> Result<Settled, Fault> {
     let (mut records, mut plans) = (FreshArrays::default(), PlanArrays::default());
     let mut locked: Vec<Uuid> = Vec::new();
@@ -163,7 +140,6 @@ pub(super) async fn fast(
     for record in fresh {
         records.push(record.into());
         shape.fresh = true;
-        shape.look = look;
     }
     for plan in held {
         let row = PlanRow::from(plan);
@@ -191,30 +167,25 @@ pub(super) async fn fast(
     let clocked = database.run_clocked(&SQL[shape.number()], &params).await?;
     let mut settled = Settled {
         now: clocked.now,
-        seen_at: clocked.now,
         ..Settled::default()
     };
     for row in &clocked.rows {
-        settled
-            .take(row, shape.held || shape.look)
-            .map_err(Fault::Refused)?;
+        settled.take(row, shape.held).map_err(Fault::Refused)?;
     }
     Ok(settled)
 }
 
 impl Settled {
-    fn take(&mut self, row: &Row, has_rows: bool) -> Result<(), tokio_postgres::Error> {
-        let seen_at: Moment = row.try_get(3)?;
-        self.seen_at = seen_at.0;
-        if let Some(id) = row.try_get(4)? {
+    fn take(&mut self, row: &Row, has_changed: bool) -> Result<(), tokio_postgres::Error> {
+        if let Some(id) = row.try_get(3)? {
             let after: Moment = row.try_get(2)?;
             self.inserted.push(Inserted {
                 id,
                 granted_at: self.now,
                 now: after.0,
             });
-        } else if has_rows && row.try_get::<_, Option<Uuid>>(5)?.is_some() {
-            self.rows.push(RecordRow::read(row, 5)?);
+        } else if has_changed && row.try_get::<_, Option<Uuid>>(4)?.is_some() {
+            self.changed.push(RecordRow::read(row, 4)?);
         }
         Ok(())
     }

@@ -49,25 +49,32 @@ pub(super) fn has_bytes(r: &str) -> String {
 /// when its headers and body do.
 pub(super) fn removals(source: &str) -> String {
     format!(
+        // Most records of a second have one end: they are brought together first, which is
+        // cheap, in whole seconds, which lose nothing, since both stretches are whole seconds.
         // Whoever was closed long after its grant would have a whole stretch looked through
         // for itself alone: it is filed under its own moment.
         "insert into reprise.removal (due, granted_from, granted_to)
         select distinct
-            to_timestamp(ceil(date_part('epoch', e.over_at) / g.grain) * g.grain),
-            s.from_at, s.from_at + s.width
-        from {source} f
+            to_timestamp(ceil(e.over / g.grain) * g.grain), s.from_at, s.from_at + s.width
+        from (select distinct
+                case when late then granted_at end as late_at,
+                floor(date_part('epoch', granted_at)) as granted,
+                ceil(memory_end) as memory_end, round(memory_end - recorded) as memory_time,
+                ceil(result_end) as result_end, round(result_end - recorded) as result_time
+            from (select f.granted_at, f.recorded_at - f.granted_at > interval '1 hour' as late,
+                    date_part('epoch', f.recorded_at) as recorded,
+                    date_part('epoch', f.memory_until) as memory_end,
+                    case when f.has_bytes then date_part('epoch', f.result_until) end as result_end
+                from {source} f where f.recorded_at is not null) f) f
         cross join lateral (values
-            (f.memory_until, true), (f.result_until, f.has_bytes)) e(over_at, kept)
-        cross join lateral (select greatest(1,
-            floor(date_part('epoch', e.over_at - f.recorded_at) / 64)) as grain) g
+            (memory_end, memory_time), (result_end, result_time)) e(over, kept)
+        cross join lateral (select greatest(1, floor(e.kept / 64)) as grain) g
         cross join lateral (select
-            case when late then f.granted_at else to_timestamp(
-                floor(date_part('epoch', f.granted_at) / least(g.grain, 3600))
-                    * least(g.grain, 3600)) end as from_at,
-            case when late then interval '1 microsecond'
-                else least(g.grain, 3600) * interval '1 second' end as width
-            from (select f.recorded_at - f.granted_at > interval '1 hour' as late) l) s
-        where f.recorded_at is not null and e.kept
+            coalesce(f.late_at, to_timestamp(
+                floor(f.granted / least(g.grain, 3600)) * least(g.grain, 3600))) as from_at,
+            case when f.late_at is null then least(g.grain, 3600) * interval '1 second'
+                else interval '1 microsecond' end as width) s
+        where e.over is not null
         order by 1, 2, 3
         on conflict do nothing"
     )
@@ -92,7 +99,8 @@ pub(super) fn reference_rows(source: &str) -> String {
             (1::smallint, f.resource_id),
             (2::smallint, f.provider_reference),
             (2::smallint, f.content_reference)) x(kind, reference)
-        where x.reference is not null"
+        where coalesce(f.resource_id, f.provider_reference, f.content_reference) is not null
+            and x.reference is not null"
     )
 }
 

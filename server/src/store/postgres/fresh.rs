@@ -34,13 +34,9 @@ columns! {
 }
 
 /// Inserts the planned records whose keys are free, with the clock of `clock c`, in their
-/// order; with `look` only those that are not among the `seen`. All are first attempts, whose
-/// lease runs from now; a fence is larger than the clock only where that was set back.
-pub(super) fn insert(first_param: usize, look: bool) -> String {
-    let unseen = match look {
-        true => "where p.id not in (select id from seen)",
-        false => "",
-    };
+/// order. All are first attempts, whose lease runs from now; a fence is larger than the clock
+/// only where that was set back.
+pub(super) fn insert(first_param: usize) -> String {
     format!(
         "insert into reprise.record (
             id, tenant, operation, subject, key, revision, state, fingerprint_scheme,
@@ -55,7 +51,6 @@ pub(super) fn insert(first_param: usize, look: bool) -> String {
             c.now + p.repeat_in * interval '1 microsecond', p.owner, p.correlation_id,
             p.instruction
         from {plans} cross join clock c
-        {unseen}
         on conflict (id) do nothing
         returning id",
         plans = unnest(first_param, "p", FreshArrays::NAMES),

@@ -65,7 +65,8 @@ static VISIT: LazyLock<String> = LazyLock::new(|| {
             from place p cross join clock c
         ), f as materialized (
             select r.* from start s cross join lateral (
-                select r.id, r.tenant, r.operation, r.state, r.granted_at, {lease_end} as lease_end,
+                select r.id, r.tenant, r.operation, r.state, r.granted_at,
+                    case when r.state = 1 then {lease_end} end as lease_end,
                     {closed} as closed, case when {closed} then r.recorded_at end as recorded_at,
                     {result_until} as result_until, {memory_until} as memory_until,
                     {has_bytes} as has_bytes,
@@ -78,7 +79,7 @@ static VISIT: LazyLock<String> = LazyLock::new(|| {
         ), looks as (
             insert into reprise.worklist (id, tenant, operation, kind, due)
             select f.id, f.tenant, f.operation, {LOOK},
-                case when f.state = 1 then f.lease_end else c.now end
+                coalesce(f.lease_end, c.now)
             from f cross join clock c where not f.closed order by f.id
             on conflict (id) do nothing
         ), removals as (
@@ -112,7 +113,7 @@ static VISIT: LazyLock<String> = LazyLock::new(|| {
 pub(super) async fn walk(database: &Database, deadline: Instant) -> Result<Walked, Error> {
     let now = database.test_now();
     let rows = database
-        .run(HORIZON, &super::prologue(&now), deadline)
+        .run_usual(HORIZON, &super::prologue(&now), deadline)
         .await?;
     let horizon: Moment = super::first(&rows)?.try_get(0).map_err(Error::internal)?;
     let (timeout, commit) = (super::LOCK_TIMEOUT, database.if_commit_is_off());
@@ -120,7 +121,7 @@ pub(super) async fn walk(database: &Database, deadline: Instant) -> Result<Walke
     params.push((&timeout, Type::TEXT));
     params.push((&commit, Type::TEXT));
     params.push((&horizon, Type::TIMESTAMPTZ));
-    let rows = database.run(&VISIT, &params, deadline).await?;
+    let rows = database.run_usual(&VISIT, &params, deadline).await?;
     let visited: i64 = super::first(&rows)?.try_get(0).map_err(Error::internal)?;
     Ok(Walked {
         visited: visited.unsigned_abs(),

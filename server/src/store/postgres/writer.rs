@@ -152,8 +152,12 @@ impl Writer {
                 Err(jobs) => rest.push((id, jobs)),
             }
         }
-        rest.extend(self.fast(fresh, held).await);
-        let passed = self.pass(rest).await;
+        let mut passed = Passed::default();
+        if self.look.load(Ordering::Relaxed) && !fresh.is_empty() {
+            fresh = self.look(fresh, &mut passed).await;
+        }
+        rest.extend(self.fast(fresh, held, &mut passed).await);
+        self.pass(rest, &mut passed).await;
         for missed in passed.missed {
             self.step_aside(missed.group);
         }
@@ -174,12 +178,39 @@ impl Writer {
         admitted
     }
 
+    /// Looks for the records of first grants: those that are there take the long way from
+    /// here, the others are returned.
+    async fn look(&self, fresh: Vec<Planned<Record>>, passed: &mut Passed) -> Vec<Planned<Record>> {
+        let names = fresh.iter().map(|planned| &planned.job.request.name);
+        let (now, rows) = match read(&self.database, names).await {
+            Ok(read) => read,
+            Err(fault) => {
+                let groups = fresh.into_iter().map(Planned::group);
+                self.lost(groups.collect(), fault, passed);
+                return Vec::new();
+            }
+        };
+        self.note_there(rows.len(), fresh.len());
+        let (there, fresh): (Vec<_>, Vec<_>) = fresh
+            .into_iter()
+            .partition(|planned| rows.contains_key(&Uuid::of(&planned.job.id())));
+        let there = there.into_iter().map(Planned::group).collect();
+        self.judge(there, rows, now, passed).await;
+        fresh
+    }
+
+    /// Of so many first grants, so many were of keys that are there already.
+    fn note_there(&self, there: usize, of: usize) {
+        self.look.store(there * LOOK_SHARE >= of, Ordering::Relaxed);
+    }
+
     /// Carries plans out in one statement, and returns what found another row than the
     /// assumed one.
     async fn fast(
-        self: &Arc<Self>,
+        &self,
         mut fresh: Vec<Planned<Record>>,
         mut held: Vec<Planned<HeldPlan>>,
+        passed: &mut Passed,
     ) -> Vec<Group> {
         if fresh.is_empty() && held.is_empty() {
             return Vec::new();
@@ -189,58 +220,23 @@ impl Writer {
         held.sort_unstable_by_key(|planned| planned.job.id());
         let records = fresh.iter().map(|planned| &*planned.plan);
         let plans = held.iter().map(|planned| &*planned.plan);
-        let look = self.look.load(Ordering::Relaxed);
-        let settled = match fast(&self.database, records, plans, look).await {
+        let settled = match fast(&self.database, records, plans).await {
             Ok(settled) => settled,
             Err(fault) => {
                 let fresh = fresh.into_iter().map(Planned::group);
                 let held = held.into_iter().map(Planned::group);
-                self.failed(fresh.chain(held).collect(), fault);
+                self.lost(fresh.chain(held).collect(), fault, passed);
                 return Vec::new();
             }
         };
-        if !fresh.is_empty() {
-            let there = fresh.len() - settled.inserted.len();
-            self.look
-                .store(there * LOOK_SHARE >= fresh.len(), Ordering::Relaxed);
+        let (inserted, of) = (settled.inserted.len(), fresh.len());
+        if !self.look.load(Ordering::Relaxed) && of > 0 {
+            self.note_there(of - inserted, of);
         }
         let inserted = by_id(settled.inserted, |row| row.id);
-        let mut rows = by_id(settled.rows, |row| row.id);
-        let taken = self.inserted(fresh, inserted);
-        let mut rest = self.updated(held, &mut rows, settled.now);
-        rest.extend(self.seen(taken, rows, settled.seen_at));
-        rest
-    }
-
-    /// Answers those whose record was seen, where nothing is to be written, and returns the
-    /// others.
-    fn seen(
-        &self,
-        taken: Vec<Group>,
-        mut rows: HashMap<Uuid, RecordRow>,
-        at: Timestamp,
-    ) -> Vec<Group> {
-        let mut rest = Vec::new();
-        for (id, jobs) in taken {
-            let found = rows.remove(&Uuid::of(&id)).map(record);
-            let found = match found {
-                Some(Ok(found)) if found.name == jobs[0].request.name => found,
-                // What cannot be read, or is another's, is looked at again and told then.
-                _ => {
-                    rest.push((id, jobs));
-                    continue;
-                }
-            };
-            let folded = fold(Some(&found), jobs, at);
-            if folded.writes() {
-                let answered = folded.answers.into_iter().map(|(job, _)| job);
-                rest.push((id, answered.chain(folded.postponed).collect()));
-                continue;
-            }
-            for (job, answer) in folded.answers {
-                self.settle(job, Ok(answer));
-            }
-        }
+        let changed = by_id(settled.changed, |row| row.id);
+        let mut rest = self.inserted(fresh, inserted);
+        rest.extend(self.updated(held, changed, settled.now));
         rest
     }
 
@@ -274,7 +270,7 @@ impl Writer {
     fn updated(
         &self,
         plans: Vec<Planned<HeldPlan>>,
-        changed: &mut HashMap<Uuid, RecordRow>,
+        mut changed: HashMap<Uuid, RecordRow>,
         now: Timestamp,
     ) -> Vec<Group> {
         let mut other = Vec::new();
@@ -293,24 +289,29 @@ impl Writer {
     }
 
     /// One read, the decisions, and one write if anything changes.
-    pub(super) async fn pass(&self, groups: Vec<Group>) -> Passed {
-        let mut passed = Passed::default();
+    pub(super) async fn pass(&self, groups: Vec<Group>, passed: &mut Passed) {
         if groups.is_empty() {
-            return passed;
+            return;
         }
         let names = groups.iter().map(|(_, jobs)| &jobs[0].request.name);
-        let (now, rows) = match read(&self.database, names).await {
-            Ok(read) => read,
-            Err(fault) => {
-                self.lost(groups, fault, &mut passed);
-                return passed;
-            }
-        };
-        let writes = self.decide(groups, rows, now, &mut passed);
-        if !writes.is_empty() {
-            self.write(writes, now, &mut passed).await;
+        match read(&self.database, names).await {
+            Ok((now, rows)) => self.judge(groups, rows, now, passed).await,
+            Err(fault) => self.lost(groups, fault, passed),
         }
-        passed
+    }
+
+    /// The decisions, and one write if anything changes.
+    async fn judge(
+        &self,
+        groups: Vec<Group>,
+        rows: HashMap<Uuid, RecordRow>,
+        now: Timestamp,
+        passed: &mut Passed,
+    ) {
+        let writes = self.decide(groups, rows, now, passed);
+        if !writes.is_empty() {
+            self.write(writes, now, passed).await;
+        }
     }
 
     /// Decides on each group; answers at once where nothing is to be written.
@@ -388,14 +389,6 @@ impl Writer {
 
     /// A statement of a batch failed: what may have happened is unknown, what did not
     /// happen runs on by itself, so that one bad member does not stop the others.
-    fn failed(self: &Arc<Self>, groups: Vec<Group>, fault: Fault) {
-        let mut passed = Passed::default();
-        self.lost(groups, fault, &mut passed);
-        for missed in passed.missed {
-            self.step_aside(missed.group);
-        }
-    }
-
     fn lost(&self, groups: Vec<Group>, fault: Fault, passed: &mut Passed) {
         let refused = match fault {
             Fault::Refused(error) => Some(Error::internal(error)),
