@@ -12,6 +12,7 @@
 //! | `waiting` | who waits for which record, and what wakes them |
 //! | `policies` | the policies in force |
 //! | `layers` | what happens to every call |
+//! | `unary` | messages of usual calls on the wire |
 
 mod calls;
 mod claiming;
@@ -25,6 +26,7 @@ mod reconciliation;
 mod records;
 mod reprise;
 mod status;
+mod unary;
 mod waiting;
 
 use std::sync::Arc;
@@ -33,7 +35,6 @@ use std::time::Instant;
 use reprise_proto::v1::policy_service_server::PolicyServiceServer;
 use reprise_proto::v1::reconciliation_service_server::ReconciliationServiceServer;
 use reprise_proto::v1::records_service_server::RecordsServiceServer;
-use reprise_proto::v1::reprise_service_server::RepriseServiceServer;
 use reprise_proto::v1::status_service_server::StatusServiceServer;
 use tonic::server::NamedService;
 use tonic::service::Routes;
@@ -47,10 +48,10 @@ pub(crate) use status::Causes;
 pub use waiting::{Rooms, WaitLimits};
 
 use crate::tasks::Figures;
-use layers::MESSAGE_BYTES_MAX;
+use layers::{MESSAGE_BYTES_MAX, Usual as _};
 
 /// All services with what happens around them.
-pub(crate) type Front = layers::Front<RepriseServiceServer<reprise::Reprise>>;
+pub(crate) type Front = layers::Front<reprise::Reprise>;
 
 /// All services, and the switch of their health.
 pub(crate) async fn front(
@@ -58,7 +59,6 @@ pub(crate) async fn front(
     gate: &Arc<Gate>,
     figures: &Arc<Figures>,
 ) -> anyhow::Result<(Front, Health)> {
-    let reprise = RepriseServiceServer::new(reprise::Reprise(Arc::clone(calls)));
     let reconciliation =
         ReconciliationServiceServer::new(reconciliation::Reconciliation(Arc::clone(calls)));
     let policy = PolicyServiceServer::new(policy::Policy(Arc::clone(calls)));
@@ -83,7 +83,7 @@ pub(crate) async fn front(
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?);
-    let reprise = reprise.max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let reprise = reprise::Reprise(Arc::clone(calls));
     let front = Front::new(reprise, others.into_axum_router(), gate);
     Ok((front, health))
 }
@@ -94,7 +94,7 @@ pub(crate) struct Health(HealthReporter);
 impl Health {
     const NAMES: [&str; 6] = [
         "",
-        <RepriseServiceServer<reprise::Reprise> as NamedService>::NAME,
+        reprise::Reprise::NAME,
         <ReconciliationServiceServer<reconciliation::Reconciliation> as NamedService>::NAME,
         <PolicyServiceServer<policy::Policy> as NamedService>::NAME,
         <RecordsServiceServer<records::Records> as NamedService>::NAME,

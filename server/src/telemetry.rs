@@ -3,6 +3,7 @@
 //!
 //! A call never waits for its log line, nor fails by it: see `telemetry::lines`.
 
+pub(crate) mod call;
 mod lines;
 mod pace;
 
@@ -11,10 +12,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tracing_subscriber::filter::{EnvFilter, FilterExt as _};
+use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogFormat;
+use call::WithCall;
 use lines::Lines;
 use pace::Pace;
 
@@ -39,13 +42,23 @@ impl Drop for Logging {
 pub fn start(format: LogFormat, level: &str) -> anyhow::Result<Logging> {
     let lines = Lines::start(format, std::io::stderr()).context("logging was not started")?;
     let filter = filter(level)?.and(Pace::new(lines.clone()));
+    let ansi = std::io::stderr().is_terminal();
     let layer = tracing_subscriber::fmt::layer()
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(ansi)
         .log_internal_errors(false)
         .with_writer(lines);
+    let event = tracing_subscriber::fmt::format().with_ansi(ansi);
     let layer = match format {
-        LogFormat::Human => layer.with_target(false).boxed(),
-        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+        LogFormat::Human => {
+            let event = event.with_target(false);
+            layer.event_format(WithCall { format, event }).boxed()
+        }
+        LogFormat::Json => {
+            let event = event.json().flatten_event(true);
+            let fields = JsonFields::new();
+            let layer = layer.fmt_fields(fields);
+            layer.event_format(WithCall { format, event }).boxed()
+        }
     };
     tracing_subscriber::registry()
         .with(layer.with_filter(filter))

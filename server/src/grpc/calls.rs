@@ -18,6 +18,7 @@ use super::status::Error;
 use super::waiting::{Guest, Rooms, Woken};
 use crate::store::{Delivery, Store, Target};
 use crate::tasks::Mismatches;
+use crate::telemetry::call;
 
 /// What was reported is tried for at least this long, whatever the caller's deadline is.
 const REPORT_TIME: Duration = Duration::from_secs(10);
@@ -43,23 +44,10 @@ pub(crate) fn deadline<T>(request: &tonic::Request<T>) -> Instant {
     set.map_or_else(|| Instant::now() + DEADLINE_DEFAULT, |deadline| deadline.0)
 }
 
-/// Notes in the call's span whose records or policies it is about.
-pub(crate) fn note(tenant: &str, operation: &str) {
-    let span = tracing::Span::current();
-    span.record("tenant", tenant);
-    span.record("operation", operation);
-}
-
 impl Calls {
-    /// The policy that rules a record. Notes in the call's span which record it is
-    /// about; its id is a hash and shows nothing of the key.
+    /// The policy that rules the record that the call is about.
     pub(crate) fn policy(&self, name: &RecordName) -> Arc<Policy> {
-        let span = tracing::Span::current();
-        span.record("tenant", name.tenant());
-        span.record("operation", name.operation());
-        let id = name.id().to_string();
-        // 64 characters of ASCII.
-        span.record("record", &id[..16]);
+        call::note_record(name);
         self.policy_of(name)
     }
 

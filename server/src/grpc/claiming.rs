@@ -8,12 +8,12 @@ use reprise_domain::command::{Answer, Command};
 use reprise_domain::reading::View;
 use reprise_domain::{Policy, Reading, RecordName, Refusal, Request};
 use tokio::task::JoinSet;
-use tracing::Instrument;
 
 use super::calls::Calls;
 use super::convert::Claims;
 use super::status::Error;
 use crate::store::{PendingQuery, Target};
+use crate::telemetry::call;
 
 /// Candidates that are read for each record wanted, so that many workers who read the
 /// same ones find some that are left.
@@ -129,7 +129,7 @@ impl Calls {
                     let delivery = store.execute(request, deadline).await?;
                     Ok((delivery.accept(), policy))
                 };
-                under_way.spawn(decided.in_current_span());
+                under_way.spawn(call::part(decided));
             }
             let Some(done) = under_way.join_next().await else {
                 return;

@@ -1,8 +1,7 @@
-//! What happens to every call before and after its method, whatever the method is: a
-//! span, admission, the deadline, the size of the message, and errors in our form. Knows
-//! nothing of records.
+//! What happens to every call before and after its method, whatever the method is: what its
+//! log lines say, admission, the deadline, the size of the message, and errors in our form.
+//! Knows nothing of records.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,26 +9,23 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::Next;
-use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
-use http_body_util::{BodyExt, Collected, LengthLimitError, Limited};
+use http::{HeaderMap, Response, StatusCode, header};
+use http_body_util::{BodyExt, Collected, Either, LengthLimitError, Limited};
 use reprise_domain::text::FieldError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tonic::server::NamedService;
 use tonic::{Code, Status};
 use tower::Service;
-use tracing::Instrument;
 
 use super::handover;
 use super::status::Error;
+use super::unary::{PREFIX_BYTES, Reply, unreadable};
+use crate::telemetry::call;
 
 /// Largest message that is read. More than any content that is kept, so that reports
 /// over a limit can be adjusted and need not be refused.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// A gRPC message on the wire begins with a flag and its length.
-const PREFIX_BYTES: usize = 5;
 const OURS: &str = "/reprise.v1.";
 
 /// Bounds of calls.
@@ -111,6 +107,23 @@ fn timeout(text: &str) -> Option<Duration> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(pub(crate) Instant);
 
+/// The service that nearly all calls are for.
+pub(crate) trait Usual: Clone + Send + Sync + 'static {
+    /// As it stands in paths.
+    const NAME: &'static str;
+
+    /// Answers a call.
+    fn answer(
+        &self,
+        method: &str,
+        body: Bytes,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Reply, Error>> + Send;
+}
+
+/// The body of an answer: of the usual service, or of any other.
+type Answer = Either<Reply, Body>;
+
 /// All methods, with what happens around each of them: the service that nearly all calls are
 /// for, called directly, and a router for the others.
 #[derive(Clone)]
@@ -120,12 +133,7 @@ pub(crate) struct Front<S> {
     gate: Arc<Gate>,
 }
 
-impl<S> Front<S>
-where
-    S: Service<Request, Response = http::Response<tonic::body::Body>, Error = Infallible>
-        + NamedService
-        + Clone,
-{
+impl<S: Usual> Front<S> {
     /// Puts an answer behind every path that neither knows.
     pub(crate) fn new(usual: S, others: Router, gate: &Arc<Gate>) -> Self {
         let others = others
@@ -138,73 +146,87 @@ where
         }
     }
 
-    /// Answers a request, in a span of its own. Its method fills in tenant, operation and
-    /// record.
-    pub(crate) fn answer(self, request: Request) -> impl Future<Output = Response> {
-        self.answer_boxed(Box::new(request))
+    /// Answers a request. What is logged meanwhile says of which call it is.
+    pub(crate) fn answer<B>(
+        self,
+        request: http::Request<B>,
+    ) -> impl Future<Output = Response<Answer>>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        // Paths come from callers: only those of our services are bounded.
+        let path = request.uri().path_and_query();
+        let ours = path.filter(|path| path.path().starts_with(OURS) && path.path().len() < 100);
+        call::scope(ours.cloned(), self.answer_boxed(Box::new(request)))
     }
 
     /// In a box: every step on its way would keep a place for it while the call waits.
-    async fn answer_boxed(self, request: Box<Request>) -> Response {
-        // Paths come from callers: only those of our services are bounded.
-        let method = match request.uri().path() {
-            path if path.starts_with(OURS) && path.len() < 100 => path,
-            _ => "other",
-        };
-        let span = tracing::info_span!(
-            "call",
-            method,
-            tenant = tracing::field::Empty,
-            operation = tracing::field::Empty,
-            record = tracing::field::Empty,
-        );
+    async fn answer_boxed<B>(self, request: Box<http::Request<B>>) -> Response<Answer>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
         let began = Instant::now();
-        async move {
-            let response = self.routed(request).await;
-            tracing::debug!(
-                code = ?Status::from_header_map(response.headers()).map_or(Code::Ok, |s| s.code()),
-                http = response.status().as_u16(),
-                elapsed = ?began.elapsed(),
-                "answered"
-            );
-            response
-        }
-        .instrument(span)
-        .await
+        let response = self.routed(request).await;
+        tracing::debug!(
+            code = ?Status::from_header_map(response.headers()).map_or(Code::Ok, |s| s.code()),
+            http = response.status().as_u16(),
+            elapsed = ?began.elapsed(),
+            "answered"
+        );
+        response
     }
 
-    async fn routed(self, request: Box<Request>) -> Response {
-        let Self {
-            mut usual,
-            mut others,
-            gate,
-        } = self;
-        let is_usual = request.uri().path().strip_prefix('/').is_some_and(|path| {
-            path.strip_prefix(S::NAME)
-                .is_some_and(|rest| rest.starts_with('/'))
+    async fn routed<B>(self, request: Box<http::Request<B>>) -> Response<Answer>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+    {
+        let (head, body) = request.into_parts();
+        let service = head.uri.path().strip_prefix('/');
+        let method = service
+            .and_then(|service| service.strip_prefix(S::NAME))
+            .and_then(|method| method.strip_prefix('/'));
+        let Some(method) = method else {
+            let request = Request::from_parts(head, Body::new(body));
+            return self.other(request).await.map(Either::Right);
+        };
+        if let Some(refusal) = refusal(&head.headers) {
+            return refusal.map(Either::Right);
+        }
+        let answered = bound(&self.gate, &head.headers, body, async |body, deadline| {
+            self.usual.answer(method, body, deadline).await
         });
-        if !is_usual {
-            return bound(&gate, request, async |request| {
-                let Ok(answer) = others.call(*request).await;
-                answer
-            })
-            .await;
+        match answered.await {
+            Ok(reply) => reply.into_response().map(Either::Left),
+            Err(error) => refuse(error).map(Either::Right),
         }
-        if let Some(refusal) = refusal(request.headers()) {
-            return refusal;
+    }
+
+    /// Health, reflection and the like pass: they are asked while the server drains, and may
+    /// stream.
+    async fn other(mut self, request: Request) -> Response<Body> {
+        if !request.uri().path().starts_with(OURS) {
+            let Ok(answer) = self.others.call(request).await;
+            return answer;
         }
-        bound(&gate, request, async |request| {
-            let Ok(answer) = usual.call(*request).await;
-            answer.map(Body::new)
-        })
-        .await
+        let (mut head, body) = request.into_parts();
+        let headers = head.headers.clone();
+        let answered = bound(&self.gate, &headers, body, async move |body, deadline| {
+            head.extensions.insert(Deadline(deadline));
+            let request = Request::from_parts(head, Body::from(body));
+            let Ok(answer) = self.others.call(request).await;
+            Ok(handover::tied(dressed(answer)))
+        });
+        answered.await.unwrap_or_else(refuse)
     }
 }
 
 /// Refuses what a browser can send to a loopback address on behalf of any web page: simple
 /// requests, whose content type needs no leave, and requests from an origin, of which
 /// none is configured.
-fn refusal(headers: &HeaderMap) -> Option<Response> {
+fn refusal(headers: &HeaderMap) -> Option<Response<Body>> {
     if headers.contains_key(header::ORIGIN) {
         return Some(plain(StatusCode::FORBIDDEN, NO_ORIGINS));
     }
@@ -213,7 +235,7 @@ fn refusal(headers: &HeaderMap) -> Option<Response> {
 
 /// As [`refusal`], of what the router has a method for: no gRPC reaches no method, and
 /// nothing of it is read.
-async fn refuse_others(request: Request, next: Next) -> Response {
+async fn refuse_others(request: Request, next: Next) -> Response<Body> {
     match refusal(request.headers()) {
         Some(refusal) => refusal,
         None => next.run(request).await,
@@ -231,39 +253,40 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
-/// Admission, size and deadline of calls to our services. Others, such as health and
-/// reflection, pass: they are asked while the server drains, and may stream.
-async fn bound(
+/// Admission, size and deadline of a call to our services.
+async fn bound<T, B>(
     gate: &Gate,
-    mut request: Box<Request>,
-    next: impl AsyncFnOnce(Box<Request>) -> Response,
-) -> Response {
-    if !request.uri().path().starts_with(OURS) {
-        return next(request).await;
+    headers: &HeaderMap,
+    body: B,
+    next: impl AsyncFnOnce(Bytes, Instant) -> Result<T, Error>,
+) -> Result<T, Error>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<axum::BoxError>,
+{
+    let deadline = gate.deadline(headers)?;
+    if deadline <= Instant::now() {
+        return Err(Error::DeadlineExceeded);
     }
-    let deadline = match gate.deadline(request.headers()) {
-        Ok(deadline) if deadline > Instant::now() => deadline,
-        Ok(_) => return refuse(Error::DeadlineExceeded),
-        Err(error) => return refuse(error),
-    };
-    request.extensions_mut().insert(Deadline(deadline));
     let answer = async {
         let admitted = gate.admit();
         // Some clients lose an answer that comes before their message was read.
-        let body = read(std::mem::take(request.body_mut())).await?;
+        let body = read(body).await?;
         let _permit = admitted?;
-        *request.body_mut() = Body::from(body);
-        Ok(handover::tied(dressed(next(request).await)))
+        next(body, deadline).await
     };
-    let answered = tokio::select! {
+    tokio::select! {
         biased;
         () = tokio::time::sleep_until(deadline.into()) => Err(Error::DeadlineExceeded),
         answered = answer => answered,
-    };
-    answered.unwrap_or_else(refuse)
+    }
 }
 
-async fn read(body: Body) -> Result<Bytes, Error> {
+async fn read<B>(body: B) -> Result<Bytes, Error>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<axum::BoxError>,
+{
     let limited = Limited::new(body, MESSAGE_BYTES_MAX + PREFIX_BYTES);
     let read = limited.collect().await;
     read.map(Collected::to_bytes).map_err(|error| {
@@ -279,12 +302,8 @@ fn too_large() -> Error {
     Error::TooLarge("a message has at most 8 MiB")
 }
 
-fn unreadable() -> Error {
-    FieldError::new("message", "one whole message as the proto defines it").into()
-}
-
 /// Gives errors that tonic made by itself our reasons.
-fn dressed(response: Response) -> Response {
+fn dressed(response: Response<Body>) -> Response<Body> {
     let Some(status) = Status::from_header_map(response.headers()) else {
         return response;
     };
@@ -300,11 +319,11 @@ fn dressed(response: Response) -> Response {
     }
 }
 
-fn refuse(error: Error) -> Response {
+fn refuse(error: Error) -> Response<Body> {
     Status::from(error).into_http()
 }
 
-async fn unknown_path(request: Request) -> Response {
+async fn unknown_path(request: Request) -> Response<Body> {
     if is_grpc(request.headers()) {
         return refuse(Error::UnknownMethod);
     }
@@ -316,7 +335,7 @@ async fn unknown_path(request: Request) -> Response {
 }
 
 /// For people, and for programs that do not speak gRPC.
-fn plain(code: StatusCode, text: &'static str) -> Response {
+fn plain(code: StatusCode, text: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = code;
     let plain = http::HeaderValue::from_static("text/plain; charset=utf-8");
@@ -336,33 +355,21 @@ const NO_ORIGINS: &str = "No web page may call this server.\n";
 
 #[cfg(test)]
 mod tests {
-    use std::task::{Context, Poll};
-
     use super::*;
 
     /// A service that nobody calls.
     #[derive(Clone)]
     struct Absent;
 
-    impl NamedService for Absent {
+    impl Usual for Absent {
         const NAME: &'static str = "reprise.v1.AbsentService";
-    }
 
-    impl Service<Request> for Absent {
-        type Response = http::Response<tonic::body::Body>;
-        type Error = Infallible;
-        type Future = std::future::Pending<Result<Self::Response, Infallible>>;
-
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, _: Request) -> Self::Future {
-            std::future::pending()
+        async fn answer(&self, _: &str, _: Bytes, _: Instant) -> Result<Reply, Error> {
+            std::future::pending().await
         }
     }
 
-    async fn asked(gate: &Arc<Gate>, path: &str) -> Response {
+    async fn asked(gate: &Arc<Gate>, path: &str) -> Response<Answer> {
         let answered = || async { "answered" };
         let router = Router::new().route(path, axum::routing::post(answered));
         let request = Request::post(path)

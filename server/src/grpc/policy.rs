@@ -12,11 +12,12 @@ use tonic::{Request, Response, Status};
 
 use reprise_domain::policy::Mode;
 
-use super::calls::{Calls, note};
+use super::calls::Calls;
 use super::convert;
 use super::policies::Stored;
 use super::status::{Causes, Error};
 use crate::store::StoredPolicy;
+use crate::telemetry::call;
 
 /// The service.
 pub(crate) struct Policy(pub(crate) Arc<Calls>);
@@ -25,7 +26,7 @@ impl Policy {
     async fn get(&self, message: GetPolicyRequest) -> Result<GetPolicyResponse, Error> {
         let (tenant, operation) = (&message.tenant, &message.operation);
         convert::policy_name("", tenant, operation)?;
-        note(tenant, operation);
+        call::note_scope(tenant, operation);
         let stored = self.0.store.policies().await?;
         let built_in = self.0.policies.built_in();
         let found = Stored::of(&stored).find(built_in, tenant, operation);
@@ -38,7 +39,7 @@ impl Policy {
 
     async fn put(&self, message: PutPolicyRequest) -> Result<PutPolicyResponse, Error> {
         let put = convert::put_policy(message, self.0.policies.built_in())?;
-        note(&put.tenant, &put.operation);
+        call::note_scope(&put.tenant, &put.operation);
         let calls = Arc::clone(&self.0);
         let work = async move {
             let stored = calls.store.put_policy(put).await?;
@@ -57,7 +58,7 @@ impl Policy {
 
     async fn list(&self, message: ListPoliciesRequest) -> Result<ListPoliciesResponse, Error> {
         let (after, size) = convert::list_start(&message)?;
-        note(&message.tenant, "");
+        call::note_scope(&message.tenant, "");
         let stored = self.0.store.policies().await?;
         let rest = stored.iter().filter(|row| {
             let name = (row.tenant.as_str(), row.operation.as_str());

@@ -9,10 +9,11 @@ use reprise_proto::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::calls::{Calls, deadline, note};
+use super::calls::{Calls, deadline};
 use super::convert;
 use super::handover;
 use super::status::Error;
+use crate::telemetry::call;
 
 /// The service.
 pub(crate) struct Reconciliation(pub(crate) Arc<Calls>);
@@ -20,7 +21,7 @@ pub(crate) struct Reconciliation(pub(crate) Arc<Calls>);
 impl Reconciliation {
     async fn list(&self, message: ListPendingRequest) -> Result<ListPendingResponse, Error> {
         let list = convert::list_pending(message)?;
-        note(&list.query.tenant, &list.query.operation);
+        call::note_scope(&list.query.tenant, &list.query.operation);
         let page = self.0.store.pending(list.query.clone()).await?;
         let policy = |name: &_| self.0.policy_of(name);
         Ok(convert::list_pending_response(&list, page, policy))
@@ -29,7 +30,7 @@ impl Reconciliation {
     async fn count(&self, message: CountPendingRequest) -> Result<CountPendingResponse, Error> {
         let (tenant, operation) = (&message.tenant, &message.operation);
         convert::tenant_and_operation(tenant, operation)?;
-        note(tenant, operation);
+        call::note_scope(tenant, operation);
         let counts = self.0.store.count_pending(tenant, operation).await?;
         Ok(convert::count_pending_response(counts))
     }
@@ -40,7 +41,7 @@ impl Reconciliation {
     ) -> Result<ClaimPendingResponse, Error> {
         let deadline = deadline(&call);
         let asked = convert::claim_pending(call.into_inner())?;
-        note(&asked.tenant, &asked.operation);
+        call::note_scope(&asked.tenant, &asked.operation);
         let claimed = self.0.claim(&asked, deadline).await?;
         let key = self.0.store.token_key();
         let records = claimed.iter();

@@ -10,9 +10,10 @@ use reprise_proto::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::calls::{Calls, deadline, note, present};
+use super::calls::{Calls, deadline, present};
 use super::convert::{self, Forgetting};
 use super::status::Error;
+use crate::telemetry::call;
 
 /// Readings of the store for one page: it ends early where few records are as asked.
 const READINGS_MAX: usize = 4;
@@ -23,7 +24,7 @@ pub(crate) struct Records(pub(crate) Arc<Calls>);
 impl Records {
     async fn list(&self, message: ListRecordsRequest) -> Result<ListRecordsResponse, Error> {
         let mut list = convert::list_records(message)?;
-        note(&list.query.tenant, &list.query.operation);
+        call::note_scope(&list.query.tenant, &list.query.operation);
         let size = list.query.max;
         let mut records = Vec::new();
         for _ in 0..READINGS_MAX {
@@ -76,7 +77,7 @@ impl Records {
 
     async fn audit(&self, message: ListAuditRequest) -> Result<ListAuditResponse, Error> {
         let mut list = convert::list_audit(message)?;
-        note(list.tenant(), list.operation());
+        call::note_scope(list.tenant(), list.operation());
         while list.take(self.0.store.audit(list.query()).await?) {}
         Ok(list.response())
     }

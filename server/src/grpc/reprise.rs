@@ -1,31 +1,50 @@
 //! RepriseService: the calls around a side effect.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use reprise_proto::v1::reprise_service_server::RepriseService;
+use bytes::Bytes;
+use reprise_proto::v1::reprise_service_server::SERVICE_NAME;
 use reprise_proto::v1::{
     CompleteRequest, CompleteResponse, FailRequest, FailResponse, LookupRequest, LookupResponse,
     MarkPendingRequest, MarkPendingResponse, MarkSendingRequest, MarkSendingResponse, RenewRequest,
-    RenewResponse, ReserveRequest, ReserveResponse,
+    RenewResponse, ReserveRequest,
 };
-use tonic::{Request, Response, Status};
 
-use super::calls::{Calls, deadline};
+use super::calls::Calls;
 use super::convert;
-use super::handover;
+use super::layers::Usual;
 use super::status::Error;
+use super::unary::{Reply, message};
 
 /// The service. What converts a message has a box of its own, which is gone when the call
 /// waits for the store.
+#[derive(Clone)]
 pub(crate) struct Reprise(pub(crate) Arc<Calls>);
+
+impl Usual for Reprise {
+    const NAME: &'static str = SERVICE_NAME;
+
+    async fn answer(&self, method: &str, body: Bytes, deadline: Instant) -> Result<Reply, Error> {
+        Ok(match method {
+            "Reserve" => self.reserve(message(body)?, deadline).await?,
+            "MarkSending" => Reply::new(&self.mark_sending(message(body)?, deadline).await?),
+            "Complete" => Reply::new(&self.complete(message(body)?, deadline).await?),
+            "Fail" => Reply::new(&self.fail(message(body)?, deadline).await?),
+            "MarkPending" => Reply::new(&self.mark_pending(message(body)?, deadline).await?),
+            "Renew" => Reply::new(&self.renew(message(body)?, deadline).await?),
+            "Lookup" => Reply::new(&self.lookup(message(body)?, deadline).await?),
+            _ => return Err(Error::UnknownMethod),
+        })
+    }
+}
 
 impl Reprise {
     async fn reserve(
         &self,
-        call: Request<ReserveRequest>,
-    ) -> Result<Response<ReserveResponse>, Error> {
-        let deadline = deadline(&call);
-        let mut message = call.into_inner();
+        mut message: ReserveRequest,
+        deadline: Instant,
+    ) -> Result<Reply, Error> {
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let limit = policy.result_bytes_max;
@@ -34,15 +53,14 @@ impl Reprise {
         let mut delivery = self.0.reserve(request, wait, deadline).await?;
         let answer = delivery.take()?;
         let message = convert::reserve_response(answer, &name, limit, self.0.store.token_key())?;
-        Ok(handover::with(message, delivery))
+        Ok(Reply::with(&message, delivery))
     }
 
     async fn mark_sending(
         &self,
-        call: Request<MarkSendingRequest>,
+        mut message: MarkSendingRequest,
+        deadline: Instant,
     ) -> Result<MarkSendingResponse, Error> {
-        let deadline = deadline(&call);
-        let mut message = call.into_inner();
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let request = convert::mark_sending(name, policy, self.0.store.token_key(), message)?;
@@ -50,9 +68,11 @@ impl Reprise {
         convert::mark_sending_response(delivery.accept()?)
     }
 
-    async fn complete(&self, call: Request<CompleteRequest>) -> Result<CompleteResponse, Error> {
-        let deadline = deadline(&call);
-        let mut message = call.into_inner();
+    async fn complete(
+        &self,
+        mut message: CompleteRequest,
+        deadline: Instant,
+    ) -> Result<CompleteResponse, Error> {
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let key = self.0.store.token_key();
@@ -62,9 +82,11 @@ impl Reprise {
         convert::complete_response(delivery.accept()?, adjusted)
     }
 
-    async fn fail(&self, call: Request<FailRequest>) -> Result<FailResponse, Error> {
-        let deadline = deadline(&call);
-        let mut message = call.into_inner();
+    async fn fail(
+        &self,
+        mut message: FailRequest,
+        deadline: Instant,
+    ) -> Result<FailResponse, Error> {
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let key = self.0.store.token_key();
@@ -76,10 +98,9 @@ impl Reprise {
 
     async fn mark_pending(
         &self,
-        call: Request<MarkPendingRequest>,
+        mut message: MarkPendingRequest,
+        deadline: Instant,
     ) -> Result<MarkPendingResponse, Error> {
-        let deadline = deadline(&call);
-        let mut message = call.into_inner();
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let key = self.0.store.token_key();
@@ -88,9 +109,11 @@ impl Reprise {
         convert::mark_pending_response(delivery.accept()?, adjusted)
     }
 
-    async fn renew(&self, call: Request<RenewRequest>) -> Result<RenewResponse, Error> {
-        let deadline = deadline(&call);
-        let mut message = call.into_inner();
+    async fn renew(
+        &self,
+        mut message: RenewRequest,
+        deadline: Instant,
+    ) -> Result<RenewResponse, Error> {
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let request = convert::renew(name, policy, self.0.store.token_key(), &message)?;
@@ -98,59 +121,15 @@ impl Reprise {
         convert::renew_response(delivery.accept()?)
     }
 
-    async fn lookup(&self, call: Request<LookupRequest>) -> Result<LookupResponse, Error> {
-        let deadline = deadline(&call);
-        let message = call.into_inner();
+    async fn lookup(
+        &self,
+        message: LookupRequest,
+        deadline: Instant,
+    ) -> Result<LookupResponse, Error> {
         let wait = convert::wait(message.wait)?;
         let until = convert::until(message.until)?;
         let target = convert::target(message.target)?;
         let view = self.0.lookup(target, wait, until, deadline).await?;
         convert::lookup_response(view, message.with_result).await
-    }
-}
-
-#[tonic::async_trait]
-impl RepriseService for Reprise {
-    async fn reserve(
-        &self,
-        call: Request<ReserveRequest>,
-    ) -> Result<Response<ReserveResponse>, Status> {
-        Ok(self.reserve(call).await?)
-    }
-
-    async fn mark_sending(
-        &self,
-        call: Request<MarkSendingRequest>,
-    ) -> Result<Response<MarkSendingResponse>, Status> {
-        Ok(Response::new(self.mark_sending(call).await?))
-    }
-
-    async fn complete(
-        &self,
-        call: Request<CompleteRequest>,
-    ) -> Result<Response<CompleteResponse>, Status> {
-        Ok(Response::new(self.complete(call).await?))
-    }
-
-    async fn fail(&self, call: Request<FailRequest>) -> Result<Response<FailResponse>, Status> {
-        Ok(Response::new(self.fail(call).await?))
-    }
-
-    async fn mark_pending(
-        &self,
-        call: Request<MarkPendingRequest>,
-    ) -> Result<Response<MarkPendingResponse>, Status> {
-        Ok(Response::new(self.mark_pending(call).await?))
-    }
-
-    async fn renew(&self, call: Request<RenewRequest>) -> Result<Response<RenewResponse>, Status> {
-        Ok(Response::new(self.renew(call).await?))
-    }
-
-    async fn lookup(
-        &self,
-        call: Request<LookupRequest>,
-    ) -> Result<Response<LookupResponse>, Status> {
-        Ok(Response::new(self.lookup(call).await?))
     }
 }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use axum::body::Body;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -126,7 +125,7 @@ impl Listener {
         }
         let service = service_fn(|request: http::Request<Incoming>| {
             // In a box: what carries it moves it about several times.
-            let answer = Box::pin(self.front.clone().answer(request.map(Body::new)));
+            let answer = Box::pin(self.front.clone().answer(request));
             async { Ok::<_, Infallible>(answer.await) }
         });
         let connection = self.http.serve_connection(TokioIo::new(stream), service);
