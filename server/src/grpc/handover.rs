@@ -173,7 +173,7 @@ mod tests {
             .header("content-type", "application/grpc")
             .body(Body::from(frame))
             .unwrap();
-        service.clone().answer(request).await
+        service.clone().answer(request).await.map(Body::new)
     }
 
     async fn outcome(response: Response) -> Outcome {
@@ -203,8 +203,8 @@ mod tests {
         assert!(matches!(other, Outcome::Processing(_)), "{other:?}");
     }
 
-    #[tokio::test]
-    async fn an_answer_that_meets_no_layer_counts_as_delivered() {
+    /// How often a record was written whose grant was answered and came to this end.
+    async fn revision_after(end: impl FnOnce(Delivery)) -> u64 {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("reprise.sqlite");
         let store = Embedded::open(&path, Options::default()).unwrap();
@@ -227,13 +227,32 @@ mod tests {
             }),
         };
         let deadline = std::time::Instant::now() + Duration::from_secs(10);
-        let delivery = store.execute(request, deadline).await.unwrap();
-        drop(with((), delivery));
+        end(store.execute(request, deadline).await.unwrap());
         store.close().await.unwrap();
         drop(store);
         let store = Embedded::open(&path, Options::default()).unwrap();
         let target = crate::store::Target::Id(name.id());
         let (record, _) = store.find("t", target, deadline).await.unwrap().unwrap();
-        assert_eq!(record.revision, 1, "nothing was given back");
+        record.revision
+    }
+
+    /// The answer of a method, as it comes to the layer.
+    fn answered(delivery: Delivery) -> Response {
+        let (_, _, extensions) = with((), delivery).into_parts();
+        let mut response = Response::new(Body::empty());
+        *response.extensions_mut() = extensions;
+        response
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_meets_no_layer_counts_as_delivered() {
+        let revision = revision_after(|delivery| drop(answered(delivery))).await;
+        assert_eq!(revision, 1, "nothing was given back");
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_met_the_layer_and_was_dropped_gives_its_grant_back() {
+        let revision = revision_after(|delivery| drop(tied(answered(delivery)))).await;
+        assert_eq!(revision, 2);
     }
 }
