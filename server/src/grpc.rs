@@ -48,7 +48,8 @@ pub(crate) use status::Causes;
 pub use waiting::{Rooms, WaitLimits};
 
 use crate::tasks::Figures;
-use layers::{MESSAGE_BYTES_MAX, Usual as _};
+use layers::Usual as _;
+use unary::MESSAGE_BYTES_MAX;
 
 /// All services with what happens around them.
 pub(crate) type Front = layers::Front<reprise::Reprise>;

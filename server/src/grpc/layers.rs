@@ -20,12 +20,9 @@ use tower::Service;
 
 use super::handover;
 use super::status::Error;
-use super::unary::{PREFIX_BYTES, Reply, unreadable};
+use super::unary::{MESSAGE_BYTES_MAX, PREFIX_BYTES, Reply, too_large, unreadable};
 use crate::telemetry::call;
 
-/// Largest message that is read. More than any content that is kept, so that reports
-/// over a limit can be adjusted and need not be refused.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 const OURS: &str = "/reprise.v1.";
 
 /// Bounds of calls.
@@ -296,10 +293,6 @@ where
             unreadable()
         }
     })
-}
-
-fn too_large() -> Error {
-    Error::TooLarge("a message has at most 8 MiB")
 }
 
 /// Gives errors that tonic made by itself our reasons.

@@ -18,6 +18,9 @@ use reprise_domain::text::FieldError;
 use super::status::Error;
 use crate::store::Delivery;
 
+/// Largest message that is read. More than any content that is kept, so that reports
+/// over a limit can be adjusted and need not be refused.
+pub(super) const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A message begins with a flag, which tells whether it is compressed, and its length.
 pub(super) const PREFIX_BYTES: usize = 5;
 
@@ -26,12 +29,18 @@ pub(super) fn message<M: Message + Default>(mut body: Bytes) -> Result<M, Error>
     if body.len() < PREFIX_BYTES {
         return Err(unreadable());
     }
-    let (flag, length) = (body.get_u8(), body.get_u32());
+    let flag = body.get_u8();
+    let length = usize::try_from(body.get_u32()).unwrap_or(usize::MAX);
     match flag {
-        0 if usize::try_from(length) == Ok(body.len()) => M::decode(body).map_err(|_| unreadable()),
+        0 if length > MESSAGE_BYTES_MAX => Err(too_large()),
+        0 if length == body.len() => M::decode(body).map_err(|_| unreadable()),
         1 => Err(Error::Compressed),
         _ => Err(unreadable()),
     }
+}
+
+pub(super) fn too_large() -> Error {
+    Error::TooLarge("a message has at most 8 MiB")
 }
 
 pub(super) fn unreadable() -> Error {

@@ -8,6 +8,7 @@
 //! | module | job |
 //! | --- | --- |
 //! | `file` | opening: checks, schema |
+//! | `disk` | what is synced, behind the writer |
 //! | `hold` | one process, the same files, how far they came |
 //! | `wal` | damage of SQLite's log |
 //! | `writer` | group commit |
@@ -24,6 +25,7 @@
 mod audit;
 mod cells;
 mod clock;
+mod disk;
 mod fault;
 mod file;
 mod filing;
@@ -48,7 +50,7 @@ mod writer;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -65,8 +67,8 @@ use super::{
     StoredPolicy, Target, TestClock, Walked,
 };
 use clock::Clock;
-use hold::Hold;
-use writer::Writer;
+use disk::Disk;
+use writer::{Batch, Concluder, Writer};
 
 pub use file::OpenError;
 
@@ -87,7 +89,7 @@ pub struct Embedded {
     intake: Intake,
     shared: Arc<Shared>,
     token_key: TokenKey,
-    writer: Arc<Mutex<Option<JoinHandle<()>>>>,
+    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
 }
 
 /// What the writer and the readers share.
@@ -104,7 +106,7 @@ struct Shared {
     /// Erased bytes may still be in the files.
     unscrubbed: AtomicBool,
     /// After the connections: the file is let go when they are closed.
-    hold: Hold,
+    disk: Disk,
 }
 
 impl Embedded {
@@ -131,28 +133,38 @@ impl Embedded {
             walking: Mutex::new(()),
             // Whoever served the file before may not have come to it.
             unscrubbed: AtomicBool::new(true),
-            hold: opened.hold,
+            disk: opened.disk,
         });
         shared.scrub(&lock(&shared.writer));
+        let concluder = Concluder {
+            shared: Arc::clone(&shared),
+            intake: intake.clone(),
+            on_change: options.on_change,
+        };
         let mut threads = Vec::new();
+        let mut start = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            thread.spawn(work).map(|thread| threads.push(thread))
+        };
         for lane in lanes {
+            let (done, batches) = mpsc::channel::<Batch>();
+            let behind = concluder.clone();
+            start("embedded-sync", Box::new(|| behind.run_or_abort(batches))).map_err(io)?;
             let writer = Writer {
-                shared: Arc::clone(&shared),
-                intake: intake.clone(),
+                concluder: concluder.clone(),
                 lane,
-                on_change: options.on_change.clone(),
+                done,
                 runtime: tokio::runtime::Builder::new_current_thread()
                     .build()
                     .map_err(io)?,
             };
-            let thread = std::thread::Builder::new().name("embedded-writer".to_owned());
-            threads.push(thread.spawn(|| writer.run_or_abort()).map_err(io)?);
+            start("embedded-writer", Box::new(|| writer.run_or_abort())).map_err(io)?;
         }
         Ok(Self {
             intake,
             shared,
             token_key: opened.token_key,
-            writer: Arc::new(Mutex::new(threads.pop())),
+            threads: Arc::new(Mutex::new(threads)),
         })
     }
 
@@ -164,8 +176,10 @@ impl Embedded {
         let shared = Arc::clone(&self.shared);
         Box::pin(blocking(move || {
             shared.check_open()?;
-            let connection = lock(&shared.reader);
-            read(&connection, &shared.clock)
+            let read = read(&lock(&shared.reader), &shared.clock)?;
+            // What was seen may not be on the disk yet.
+            shared.disk.sync(shared.disk.newest())?;
+            Ok(read)
         }))
     }
 
@@ -184,7 +198,7 @@ impl Shared {
     fn check_open(&self) -> Result<(), Error> {
         match self.closed.load(Ordering::Acquire) {
             true => Err(Error::Closed),
-            false => self.hold.check(),
+            false => self.disk.check(),
         }
     }
 
@@ -201,11 +215,13 @@ impl Shared {
             .map_err(fault::general)?;
         let changed = change(&transaction, now, self)?;
         if transaction.total_changes() > before {
-            writer::commit(transaction, &self.hold, now)?;
+            writer::commit(transaction, &self.disk, now)?;
         } else {
             transaction.rollback().map_err(fault::general)?;
         }
         self.scrub(&connection);
+        drop(connection);
+        self.disk.sync(self.disk.newest())?;
         Ok(changed)
     }
 
@@ -348,9 +364,9 @@ impl Store for Embedded {
     fn close(&self) -> Later<'_, ()> {
         Box::pin(async {
             self.intake.close();
-            let (shared, writer) = (Arc::clone(&self.shared), Arc::clone(&self.writer));
+            let (shared, threads) = (Arc::clone(&self.shared), Arc::clone(&self.threads));
             blocking(move || {
-                join(&writer);
+                join(&threads);
                 shared.closed.store(true, Ordering::Release);
                 let connection = lock(&shared.writer);
                 writer::saw(&connection, shared.clock.now())
@@ -364,13 +380,13 @@ impl Drop for Embedded {
     /// What was handed in is finished, so that the file is free afterwards.
     fn drop(&mut self) {
         self.intake.close();
-        join(&self.writer);
+        join(&self.threads);
     }
 }
 
 /// Waits for the writer to end, whoever else does so too.
-fn join(writer: &Mutex<Option<JoinHandle<()>>>) {
-    if let Some(thread) = lock(writer).take() {
+fn join(threads: &Mutex<Vec<JoinHandle<()>>>) {
+    for thread in lock(threads).drain(..) {
         // A panic of it ended the process.
         let _ = thread.join();
     }

@@ -168,6 +168,11 @@ impl Lane {
         }
     }
 
+    /// Nothing waits for the next batch.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.set_aside.is_empty() && self.jobs.is_empty()
+    }
+
     /// Puts jobs back to the front, in order.
     pub(crate) fn postpone(&mut self, jobs: Vec<Job>) {
         for job in jobs.into_iter().rev() {

@@ -8,6 +8,7 @@ use reprise_domain::Timestamp;
 use reprise_domain::token::TokenKey;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, params};
 
+use super::disk::Disk;
 use super::hold::{Hold, beside, private};
 use super::{fault, wal};
 
@@ -97,8 +98,8 @@ pub(super) struct Opened {
     pub(super) seen: Timestamp,
     /// Before it all grants were visited.
     pub(super) walked_to: Timestamp,
-    /// Until it is dropped, also by the death of the process.
-    pub(super) hold: Hold,
+    /// With the hold on it: until it is dropped, also by the death of the process.
+    pub(super) disk: Disk,
 }
 
 /// Opens the store at `path`, which is made when it is not there.
@@ -202,8 +203,9 @@ fn serve(path: &Path, mut hold: Hold) -> Result<Opened, Refusal> {
     if mode != "wal" {
         return Err(OpenError::NoWriteAheadLog(path.to_owned()).into());
     }
-    // Each commit is on the disk before it is answered.
-    writer.pragma_update(None, "synchronous", "full")?;
+    // What is acknowledged is synced by `disk`; SQLite syncs its log before it takes it into
+    // the file, and the file before it begins the log anew.
+    writer.pragma_update(None, "synchronous", "normal")?;
     writer.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
     writer.pragma_update(None, "cache_size", -CACHE_KIB)?;
     // What is erased is overwritten; see `scrub`.
@@ -225,17 +227,19 @@ fn serve(path: &Path, mut hold: Hold) -> Result<Opened, Refusal> {
         })?;
     let reader = connect(path)?;
     reader.pragma_update(None, "query_only", true)?;
-    hold.serve().map_err(|cause| OpenError::Io {
+    let io = |cause| OpenError::Io {
         path: path.to_owned(),
         cause,
-    })?;
+    };
+    hold.serve().map_err(io)?;
+    let disk = Disk::new(path, hold).map_err(io)?;
     Ok(Opened {
         writer,
         reader,
         token_key: TokenKey::new(secret),
         seen,
         walked_to,
-        hold,
+        disk,
     })
 }
 

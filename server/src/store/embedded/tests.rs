@@ -89,6 +89,52 @@ async fn a_full_disk_is_unavailable_until_space_returns() -> Result<()> {
     Ok(())
 }
 
+/// Commits something and does not wait for the disk, as the writer does between two batches.
+fn commit_ahead(store: &Embedded) -> Result<()> {
+    let mut connection = lock(&store.shared.writer);
+    let transaction = connection.transaction()?;
+    transaction.execute("update meta set clock = clock + 1", [])?;
+    store.shared.disk.commit(transaction, Timestamp(1))?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn whatever_is_told_is_on_the_disk() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let store = Embedded::open(&home.path().join("store"), Options::default())?;
+    let disk = &store.shared.disk;
+    let told = async |what: &str| {
+        assert_eq!(disk.synced(), disk.newest(), "{what}");
+        commit_ahead(&store)?;
+        assert!(disk.synced() < disk.newest(), "{what}");
+        anyhow::Ok(())
+    };
+    told("a new store").await?;
+    assert!(is_acquired(&store, "k").await?);
+    told("a grant").await?;
+    assert!(!is_acquired(&store, "k").await?);
+    told("an answer that wrote nothing").await?;
+    let target = Target::Id(RecordName::new("t", "charge", "", "k")?.id());
+    store.find("t", target, soon()).await?.context("found")?;
+    told("a record that was looked up").await?;
+    store.to_look_at(1).await?;
+    told("a change that wrote nothing").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn commits_run_no_further_ahead_of_the_disk_than_a_crash_may_tear() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let store = Embedded::open(&home.path().join("store"), Options::default())?;
+    for number in 1..=5 {
+        commit_ahead(&store)?;
+        let disk = &store.shared.disk;
+        assert_eq!(disk.newest(), number);
+        assert!(disk.synced() + disk::UNSYNCED_MAX >= number, "{number}");
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn somebody_who_looks_in_stops_nobody() -> Result<()> {
     let home = tempfile::tempdir()?;

@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
+use super::disk::UNSYNCED_MAX;
+
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
 /// Its last bit tells that checksums take words as big-endian.
@@ -16,8 +18,8 @@ const MAGIC: u32 = 0x377f_0682;
 /// Where the log is damaged: the byte at which the first frame stands that does not fit,
 /// although it was synced. None for a log that is whole, empty or not there.
 ///
-/// Every commit is synced before the next one begins. So a crash can tear the frames of
-/// the last transaction only, and those were not acknowledged.
+/// A commit is synced before the next but one begins ([`UNSYNCED_MAX`]). So a crash can tear
+/// the frames of the last transactions only, and those were not acknowledged.
 pub(super) fn damage(path: &Path) -> io::Result<Option<u64>> {
     match File::open(path) {
         Ok(file) => scan(BufReader::new(file)),
@@ -45,11 +47,11 @@ fn scan(mut log: impl BufRead) -> io::Result<Option<u64>> {
     let mut frame = vec![0; FRAME_HEADER + page];
     let mut at = HEADER as u64;
     let mut misfit = None;
-    let mut committed_since = false;
+    let mut commits_since = 0;
     while fill(&mut log, &mut frame)? {
         let ours = frame[8..16] == salts;
         if let Some(misfit) = misfit {
-            if ours && committed_since {
+            if ours && commits_since >= UNSYNCED_MAX {
                 return Ok(Some(misfit));
             }
         } else {
@@ -65,7 +67,7 @@ fn scan(mut log: impl BufRead) -> io::Result<Option<u64>> {
             }
         }
         // Only a commit has the size of the file.
-        committed_since |= misfit.is_some() && ours && word(&frame, 4) != 0;
+        commits_since += u64::from(misfit.is_some() && ours && word(&frame, 4) != 0);
         at += frame.len() as u64;
     }
     Ok(None)
@@ -154,12 +156,13 @@ mod tests {
         Ok(std::fs::read(home.path().join("store-wal"))?)
     }
 
-    /// Where the frames of the last transaction begin.
-    fn last_transaction(log: &[u8]) -> usize {
+    /// Where the frames of the last transactions begin, which a crash can tear.
+    fn last_transactions(log: &[u8]) -> usize {
         let commits = (HEADER..log.len())
             .step_by(FRAME)
             .filter(|at| word(log, at + 4) != 0);
-        commits.rev().nth(1).expect("ten commits") + FRAME
+        let unsynced = usize::try_from(UNSYNCED_MAX).expect("few");
+        commits.rev().nth(unsynced).expect("ten commits") + FRAME
     }
 
     #[test]
@@ -171,9 +174,9 @@ mod tests {
     }
 
     #[test]
-    fn any_damage_before_the_last_transaction_is_found() -> Result<()> {
+    fn any_damage_before_the_last_transactions_is_found() -> Result<()> {
         let whole = log()?;
-        let last = last_transaction(&whole);
+        let last = last_transactions(&whole);
         for frame in (HEADER..last).step_by(FRAME) {
             // Page, a salt, checksum, content. A commit's size that turned 0 is not sure.
             for at in [3, 8, 15, 16, 23, 24, FRAME - 1] {
@@ -191,9 +194,9 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_last_transaction_is_accepted() -> Result<()> {
+    fn torn_last_transactions_are_accepted() -> Result<()> {
         let whole = log()?;
-        let last = last_transaction(&whole);
+        let last = last_transactions(&whole);
         for end in (last..whole.len()).step_by(1000) {
             assert_eq!(scan(&whole[..end])?, None, "cut at {end}");
         }

@@ -1,71 +1,105 @@
-//! The one writer: takes what has queued up, has it decided record by record, and makes
-//! all of it durable in one transaction.
+//! The one writer: takes what has queued up, has it decided record by record, and writes
+//! all of it in one transaction. Answers go out once that is on the disk; where more waits,
+//! the next batch is made meanwhile.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
 
 use reprise_domain::command::{Answer, Refusal};
 use reprise_domain::{Record, RecordId, RecordName, Timestamp};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use tokio::runtime::Runtime;
 
-use super::hold::Hold;
+use super::disk::Disk;
 use super::{Shared, fault, filing, lock, records, references, removal, traces, worklist};
 use crate::store::queue::{self, Folded, Intake, Job, Lane};
 use crate::store::{Error, OnChange};
 
 pub(super) struct Writer {
-    pub(super) shared: Arc<Shared>,
-    pub(super) intake: Intake,
+    pub(super) concluder: Concluder,
     pub(super) lane: Lane,
-    pub(super) on_change: Option<OnChange>,
+    /// To a concluder in a thread of its own.
+    pub(super) done: Sender<Batch>,
     /// To wait for the lane with.
     pub(super) runtime: Runtime,
+}
+
+/// Answers batches once they are on the disk.
+#[derive(Clone)]
+pub(super) struct Concluder {
+    pub(super) shared: Arc<Shared>,
+    pub(super) intake: Intake,
+    pub(super) on_change: Option<OnChange>,
 }
 
 type Verdict = Result<Result<Answer, Refusal>, Error>;
 
 /// What became of a batch.
 #[derive(Default)]
-struct Batch {
+pub(super) struct Batch {
     verdicts: Vec<(Job, Verdict)>,
     postponed: Vec<Job>,
     changed: Vec<RecordId>,
     wrote: bool,
     erased: bool,
+    /// The last commit that its answers rest on.
+    commit: u64,
+}
+
+/// Without a writer the server would be half dead: it would take calls in and answer none. A
+/// new process has one again.
+fn or_abort(work: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        crate::telemetry::abort("the embedded store's writer panicked");
+    }
 }
 
 impl Writer {
-    /// Goes on until the intake is closed and empty. Without a writer the server would be
-    /// half dead: it would take calls in and answer none. A new process has one again.
+    /// Goes on until the intake is closed and empty.
     pub(super) fn run_or_abort(self) {
-        if catch_unwind(AssertUnwindSafe(|| self.run())).is_err() {
-            crate::telemetry::abort("the embedded store's writer panicked");
-        }
+        or_abort(|| self.run());
     }
 
     fn run(mut self) {
         while let Some(jobs) = self.runtime.block_on(self.lane.next()) {
+            let shared = &self.concluder.shared;
             // A fault of ours ends its batch, whose callers hear that the outcome is
             // unknown, and not the store.
             let carried_out = catch_unwind(AssertUnwindSafe(|| {
-                let mut connection = lock(&self.shared.writer);
-                let now = self.shared.clock.now();
-                let batch = carry_out(&mut connection, &self.shared.hold, jobs, now);
+                let mut connection = lock(&shared.writer);
+                let now = shared.clock.now();
+                let batch = carry_out(&mut connection, &shared.disk, jobs, now);
                 if batch.erased {
-                    self.shared.scrub_erased(&connection);
+                    shared.scrub_erased(&connection);
                 }
                 batch
             }));
-            match carried_out {
-                Ok(batch) => self.conclude(batch),
-                Err(_) => tracing::error!("a batch of the embedded store panicked"),
+            let Ok(mut batch) = carried_out else {
+                tracing::error!("a batch of the embedded store panicked");
+                continue;
+            };
+            self.lane.postpone(std::mem::take(&mut batch.postponed));
+            if self.lane.is_empty() {
+                self.concluder.conclude(batch);
+            } else {
+                // Its receiver ends after this sender, or ended the process.
+                let _ = self.done.send(batch);
             }
         }
     }
+}
 
-    fn conclude(&mut self, batch: Batch) {
-        self.lane.postpone(batch.postponed);
+impl Concluder {
+    /// Goes on until the writer ends.
+    pub(super) fn run_or_abort(self, batches: Receiver<Batch>) {
+        or_abort(|| batches.into_iter().for_each(|batch| self.conclude(batch)));
+    }
+
+    fn conclude(&self, mut batch: Batch) {
+        if let Err(error) = self.shared.disk.sync(batch.commit) {
+            batch.fail_all(&error);
+        }
         for (job, verdict) in batch.verdicts {
             job.settle(verdict, &self.intake);
         }
@@ -75,7 +109,7 @@ impl Writer {
     }
 }
 
-fn carry_out(connection: &mut Connection, hold: &Hold, jobs: Vec<Job>, now: Timestamp) -> Batch {
+fn carry_out(connection: &mut Connection, disk: &Disk, jobs: Vec<Job>, now: Timestamp) -> Batch {
     let mut batch = Batch::default();
     let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
     let mut transaction = match begun.map_err(fault::general) {
@@ -97,33 +131,26 @@ fn carry_out(connection: &mut Connection, hold: &Hold, jobs: Vec<Job>, now: Time
             rolled_back = Some(error);
         }
     }
-    let durable = match rolled_back {
+    let written = match rolled_back {
         Some(error) => Err(error),
-        None if batch.wrote => commit(transaction, hold, now),
-        None => hold.check(),
+        None if batch.wrote => commit(transaction, disk, now),
+        None => disk.check(),
     };
-    if let Err(error) = durable {
-        batch.erased = false;
-        batch.changed.clear();
-        for (_, verdict) in &mut batch.verdicts {
-            if verdict.is_ok() {
-                *verdict = Err(error.clone());
-            }
-        }
+    if let Err(error) = written {
+        batch.fail_all(&error);
     }
+    batch.commit = disk.newest();
     batch
 }
 
-/// Makes a transaction of the moment `now` durable, so that it may be acknowledged.
+/// Commits a transaction of the moment `now`. It is not on the disk yet.
 pub(super) fn commit(
     transaction: Transaction<'_>,
-    hold: &Hold,
+    disk: &Disk,
     now: Timestamp,
 ) -> Result<(), Error> {
     saw(&transaction, now)?;
-    hold.check()?;
-    transaction.commit().map_err(fault::general)?;
-    hold.note(now).map_err(Error::unavailable)
+    disk.commit(transaction, now)
 }
 
 /// Remembers the moment, for a start with a clock that was set back.
@@ -179,6 +206,17 @@ impl Batch {
     fn settle(&mut self, answers: Vec<(Job, Result<Answer, Refusal>)>) {
         let verdicts = answers.into_iter().map(|(job, answer)| (job, Ok(answer)));
         self.verdicts.extend(verdicts);
+    }
+
+    /// Nothing of it is known to be kept.
+    fn fail_all(&mut self, error: &Error) {
+        self.erased = false;
+        self.changed.clear();
+        for (_, verdict) in &mut self.verdicts {
+            if verdict.is_ok() {
+                *verdict = Err(error.clone());
+            }
+        }
     }
 
     fn fail(&mut self, jobs: impl IntoIterator<Item = Job>, error: &Error) {
