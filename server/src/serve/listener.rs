@@ -123,10 +123,16 @@ impl Listener {
             () = self.draining.cancelled() => return Ok(()),
             begun = tokio::time::timeout(HEAD_TIME, begun(&stream)) => begun??,
         }
+        let under_way = Arc::new(());
         let service = service_fn(|request: http::Request<Incoming>| {
             // In a box: what carries it moves it about several times.
             let answer = Box::pin(self.front.clone().answer(request));
-            async { Ok::<_, Infallible>(answer.await) }
+            let under_way = Arc::clone(&under_way);
+            async move {
+                let answer = answer.await;
+                drop(under_way);
+                Ok::<_, Infallible>(answer)
+            }
         });
         let connection = self.http.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
@@ -139,7 +145,7 @@ impl Listener {
                 ended = poll_fn(|context| {
                     // Calls that can be answered go first: what they answer is written at
                     // once, not each by itself.
-                    in_turn = !in_turn;
+                    in_turn = !in_turn && Arc::strong_count(&under_way) > 2;
                     if in_turn {
                         context.waker().wake_by_ref();
                         return Poll::Pending;

@@ -6,7 +6,7 @@ use reprise_domain::{Record, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::column::{Moment, Uuid};
+use super::column::{Moment, Rows, Uuid, only, unnest};
 use super::database::{Database, Fault, TIMELINE};
 use super::fresh::{self, FreshArrays};
 use super::held::{self, PlanArrays, PlanRow};
@@ -23,13 +23,15 @@ struct Shape {
     held: bool,
     /// Locks what it changes as far as a lease is judged or moved.
     lock: bool,
+    /// Inserts or changes more than one.
+    many: bool,
 }
 
 impl Shape {
-    const COUNT: usize = 8;
+    const COUNT: usize = 16;
 
     fn number(self) -> usize {
-        [self.fresh, self.held, self.lock]
+        [self.fresh, self.held, self.lock, self.many]
             .into_iter()
             .fold(0, |number, part| 2 * number + usize::from(part))
     }
@@ -37,9 +39,10 @@ impl Shape {
     fn of(number: usize) -> Self {
         let has = |bit| number & bit != 0;
         Self {
-            fresh: has(4),
-            held: has(2),
-            lock: has(1),
+            fresh: has(8),
+            held: has(4),
+            lock: has(2),
+            many: has(1),
         }
     }
 
@@ -49,6 +52,7 @@ impl Shape {
             param += count;
             param - count
         };
+        let rows: Rows = if self.many { unnest } else { only };
         let locked = self.lock.then(|| next(1));
         let plans = self.held.then(|| next(PlanArrays::NAMES.len()));
         let records = self.fresh.then(|| next(FreshArrays::NAMES.len()));
@@ -56,7 +60,7 @@ impl Shape {
         if let Some(plans) = plans {
             parts.push(format!(
                 "p as materialized (select * from {})",
-                held::plans(plans)
+                held::plans(plans, rows)
             ));
         }
         // Rows whose lease is judged or moved are locked first, skipping those that others
@@ -85,7 +89,7 @@ impl Shape {
             parts.push(format!("changed as ({})", held::update(self.lock)));
         }
         if let Some(records) = records {
-            parts.push(format!("fresh as ({})", fresh::insert(records)));
+            parts.push(format!("fresh as ({})", fresh::insert(records, rows)));
         }
         let settled = match (self.fresh, self.held) {
             (true, true) => format!(
@@ -139,6 +143,7 @@ pub(super) async fn fast(
     let mut shape = Shape::of(0);
     for record in fresh {
         records.push(record.into());
+        shape.many |= shape.fresh;
         shape.fresh = true;
     }
     for plan in held {
@@ -148,6 +153,7 @@ pub(super) async fn fast(
             shape.lock = true;
         }
         plans.push(row);
+        shape.many |= shape.held;
         shape.held = true;
     }
     let (now, timeout) = (database.test_now(), super::LOCK_TIMEOUT);

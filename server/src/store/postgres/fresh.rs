@@ -4,7 +4,7 @@
 
 use reprise_domain::{Record, Timestamp};
 
-use super::column::{Blob, Code, Moment, Uuid, columns, unnest};
+use super::column::{Blob, Code, Moment, Rows, Uuid, columns};
 use super::row::{blob, text};
 use super::usual::{self, unless};
 
@@ -36,7 +36,7 @@ columns! {
 /// Inserts the planned records whose keys are free, with the clock of `clock c`, in their
 /// order. All are first attempts, whose lease runs from now; a fence is larger than the clock
 /// only where that was set back.
-pub(super) fn insert(first_param: usize) -> String {
+pub(super) fn insert(first_param: usize, rows: Rows) -> String {
     format!(
         "insert into reprise.record (
             id, tenant, operation, subject, key, revision, state, fingerprint_scheme,
@@ -53,7 +53,7 @@ pub(super) fn insert(first_param: usize) -> String {
         from {plans} cross join clock c
         on conflict (id) do nothing
         returning id",
-        plans = unnest(first_param, "p", FreshArrays::NAMES),
+        plans = rows(first_param, "p", FreshArrays::NAMES),
     )
 }
 

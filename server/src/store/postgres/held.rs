@@ -3,7 +3,7 @@
 
 use reprise_domain::{Timestamp, assume};
 
-use super::column::{Blob, Code, Moment, Uuid, columns, under, unnest};
+use super::column::{Blob, Code, Moment, Rows, Uuid, columns, under};
 use super::content::ContentColumns;
 use super::plan::{HeldPlan, offset};
 use super::row::{RecordArrays, blob, text};
@@ -55,8 +55,8 @@ const OF_OUTCOME: [&str; 8] = [
 ];
 
 /// The plans as rows of `p`.
-pub(super) fn plans(first_param: usize) -> String {
-    unnest(first_param, "p", PlanArrays::NAMES)
+pub(super) fn plans(first_param: usize, rows: Rows) -> String {
+    rows(first_param, "p", PlanArrays::NAMES)
 }
 
 /// Carries out the plans `p` on rows that are as assumed, with the clock of `clock c`; where

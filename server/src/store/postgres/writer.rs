@@ -435,11 +435,14 @@ impl Writer {
 
 async fn serve(writer: Arc<Writer>, mut lane: Lane) {
     while let Some(jobs) = lane.next().await {
+        let many = jobs.len() > 1;
         let postponed = writer.batch(jobs).await;
         lane.postpone(postponed);
         // Callers that were just answered may hand in their next command before the next
         // batch is made up; else it would leave with the first few of them.
-        tokio::task::yield_now().await;
+        if many {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
