@@ -22,6 +22,7 @@ use reprise_domain::token::TokenKey;
 use reprise_domain::{EffectKey, Policy, Record, RecordId, RecordName, Request, Timestamp, Trace};
 use reprise_fingerprint::Fingerprint;
 
+pub(crate) use queue::answer_to_reading;
 pub use queue::{Delivery, Limits};
 
 /// A store's answer, later.

@@ -43,6 +43,14 @@ pub struct Decision {
     pub erase: bool,
 }
 
+impl Decision {
+    /// There is something to make durable.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.change.is_some() || !self.traces.is_empty() || self.work.is_some() || self.erase
+    }
+}
+
 /// A side row: what is to be seen later, but rules nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trace {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use reprise_domain::command::{Answer, Outcome};
 use reprise_domain::reading::View;
-use reprise_domain::{Policy, Reading, Record, RecordName, Refusal, Request, Timestamp};
+use reprise_domain::{Policy, Reading, RecordName, Refusal, Request};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -15,8 +15,8 @@ use super::convert::Until;
 use super::layers::Deadline;
 use super::policies::Policies;
 use super::status::Error;
-use super::waiting::{Guest, Rooms, Woken};
-use crate::store::{Delivery, Store, Target};
+use super::waiting::{Guest, Rooms, Seen, Woken};
+use crate::store::{Delivery, Store, Target, answer_to_reading};
 use crate::tasks::Mismatches;
 use crate::telemetry::call;
 
@@ -121,32 +121,30 @@ impl Calls {
         guest.seen(view.record.revision);
         let mut turns_at = turn(view);
         while guest.wait(turns_at, until, &self.draining).await == Woken::News {
-            let read = self.look(&mut guest, request.name.tenant(), &request.policy, deadline);
-            let view = read.await?;
-            let freed = match view.as_ref().map(|view| &view.reading) {
-                Some(Reading::Running { .. }) => {
-                    turns_at = view.as_ref().and_then(turn);
-                    continue;
-                }
-                None | Some(Reading::Takeable | Reading::FailedRetryable | Reading::Over) => true,
-                Some(
-                    Reading::Pending(_) | Reading::Completed { .. } | Reading::FailedFinal { .. },
-                ) => false,
-            };
-            let _turn = if freed {
-                let Some(turn) = guest.turn().await else {
-                    continue;
+            let seen = self
+                .seen(&mut guest, request.name.tenant(), deadline)
+                .await?;
+            // One has read for all who wait: what needs no write is answered from that.
+            let answer = seen.and_then(|seen| {
+                let (record, now) = &*seen;
+                answer_to_reading(record, &self.as_of_now(request), *now)
+            });
+            if let Some(answer) = answer {
+                let Some(held) = held_by_other(&answer) else {
+                    return Ok(answer);
                 };
-                Some(turn)
-            } else {
-                None
+                turns_at = turn(held);
+                continue;
+            }
+            let Some(_turn) = guest.turn().await else {
+                continue;
             };
             let answer = execute().await?;
-            let Some(view) = held_by_other(&answer) else {
+            let Some(held) = held_by_other(&answer) else {
                 return Ok(answer);
             };
             // Another server was faster than the look.
-            turns_at = turn(view);
+            turns_at = turn(held);
             guest.tell_all();
         }
         execute().await
@@ -188,8 +186,9 @@ impl Calls {
         }
         loop {
             // The first look is for what changed before the room was entered.
-            let seen = self.look(&mut guest, &tenant, &policy, deadline).await?;
-            view = present(seen.ok_or(Refusal::RecordNotFound)?)?;
+            let seen = self.seen(&mut guest, &tenant, deadline).await?;
+            let (record, now) = &*seen.ok_or(Refusal::RecordNotFound)?;
+            view = present(View::of(record.clone(), &policy, *now))?;
             if until.holds(&view.reading) {
                 return Ok(view);
             }
@@ -202,18 +201,16 @@ impl Calls {
         present(View::of(record, &policy, now))
     }
 
-    async fn look(
+    /// The record as it is after the news that its guest knows.
+    async fn seen(
         &self,
         guest: &mut Guest,
         tenant: &str,
-        policy: &Policy,
         deadline: Instant,
-    ) -> Result<Option<View>, Error> {
+    ) -> Result<Seen, Error> {
         let id = guest.id();
         let read = async || self.store.find(tenant, Target::Id(id), deadline).await;
-        let seen = guest.look(read).await?;
-        let view = |seen: Arc<(Record, Timestamp)>| View::of(seen.0.clone(), policy, seen.1);
-        Ok(seen.map(view))
+        Ok(guest.look(read).await?)
     }
 }
 

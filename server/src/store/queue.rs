@@ -27,6 +27,9 @@ pub struct Limits {
     pub batch_bytes_max: usize,
     /// Commands of one tenant in one batch while others wait.
     pub tenant_share_max: usize,
+    /// Reserves of one record in one batch: many callers of one key must not keep those of
+    /// other keys waiting. Its reports pass them by.
+    pub record_share_max: usize,
 }
 
 impl Default for Limits {
@@ -36,6 +39,7 @@ impl Default for Limits {
             batch_max: 256,
             batch_bytes_max: 4 * 1024 * 1024,
             tenant_share_max: 128,
+            record_share_max: 32,
         }
     }
 }
@@ -174,20 +178,21 @@ impl Lane {
     }
 
     /// Puts jobs back to the front, in order.
-    pub(crate) fn postpone(&mut self, jobs: Vec<Job>) {
+    pub(crate) fn postpone(
+        &mut self,
+        jobs: impl IntoIterator<Item = Job, IntoIter: DoubleEndedIterator>,
+    ) {
         for job in jobs.into_iter().rev() {
             self.set_aside.push_front(job);
         }
     }
 
     fn collect(&mut self) -> Vec<Job> {
-        let mut batch = Vec::new();
-        let mut bytes = 0;
-        let mut shares: HashMap<String, usize> = HashMap::new();
-        let mut over_share = VecDeque::new();
-        while batch.len() < self.limits.batch_max
-            && over_share.len() < self.limits.queued_max
-            && bytes < self.limits.batch_bytes_max
+        let mut batch = Batch::default();
+        // What is over its tenant's share, and over its record's.
+        let (mut over_share, mut later) = (VecDeque::new(), VecDeque::new());
+        while batch.has_room(&self.limits)
+            && over_share.len() + later.len() < self.limits.queued_max
         {
             let Some(job) = self
                 .set_aside
@@ -199,30 +204,67 @@ impl Lane {
             if job.abandoned() {
                 continue;
             }
-            let tenant = job.request.name.tenant();
-            match shares.get_mut(tenant) {
-                Some(share) if *share >= self.limits.tenant_share_max => {
-                    over_share.push_back(job);
-                    continue;
-                }
-                Some(share) => *share += 1,
-                None => drop(shares.insert(tenant.to_owned(), 1)),
+            if batch.has_share_of_record(&job, &self.limits) {
+                later.push_back(job);
+            } else if batch.has_share_of_tenant(&job, &self.limits) {
+                over_share.push_back(job);
+            } else {
+                batch.push(job);
             }
-            bytes += job.bytes();
-            batch.push(job);
         }
-        // Nobody else waits: the share need not be kept.
-        while batch.len() < self.limits.batch_max && bytes < self.limits.batch_bytes_max {
+        // Nobody else waits: the tenant's share need not be kept.
+        while batch.has_room(&self.limits) {
             let Some(job) = over_share.pop_front() else {
                 break;
             };
-            bytes += job.bytes();
-            batch.push(job);
+            match batch.has_share_of_record(&job, &self.limits) {
+                true => later.push_back(job),
+                false => batch.push(job),
+            }
         }
-        while let Some(job) = over_share.pop_back() {
-            self.set_aside.push_front(job);
+        self.postpone(over_share);
+        self.postpone(later);
+        batch.jobs
+    }
+}
+
+/// A batch that is made up.
+#[derive(Default)]
+struct Batch {
+    jobs: Vec<Job>,
+    bytes: usize,
+    of_tenants: HashMap<String, usize>,
+    of_records: HashMap<RecordId, usize>,
+}
+
+impl Batch {
+    fn has_room(&self, limits: &Limits) -> bool {
+        self.jobs.len() < limits.batch_max && self.bytes < limits.batch_bytes_max
+    }
+
+    fn has_share_of_tenant(&self, job: &Job, limits: &Limits) -> bool {
+        let taken = self.of_tenants.get(job.request.name.tenant());
+        taken.is_some_and(|taken| *taken >= limits.tenant_share_max)
+    }
+
+    fn has_share_of_record(&self, job: &Job, limits: &Limits) -> bool {
+        may_be_dropped(&job.request.command) && {
+            let taken = self.of_records.get(&job.id());
+            taken.is_some_and(|taken| *taken >= limits.record_share_max)
         }
-        batch
+    }
+
+    fn push(&mut self, job: Job) {
+        match self.of_tenants.get_mut(job.request.name.tenant()) {
+            Some(taken) => *taken += 1,
+            None => drop(
+                self.of_tenants
+                    .insert(job.request.name.tenant().to_owned(), 1),
+            ),
+        }
+        *self.of_records.entry(job.id()).or_default() += 1;
+        self.bytes += job.bytes();
+        self.jobs.push(job);
     }
 }
 
@@ -345,6 +387,20 @@ impl Drop for Delivery {
             intake.give_back(&request, revision);
         }
     }
+}
+
+/// The answer to a command about a record as it was read at the moment `now`; none where
+/// something is to be written.
+pub(crate) fn answer_to_reading(
+    record: &Record,
+    request: &Request,
+    now: Timestamp,
+) -> Option<Delivery> {
+    let decision = decide(Some(record), request, now);
+    (!decision.writes()).then_some(Delivery {
+        answer: decision.answer,
+        undelivered: None,
+    })
 }
 
 /// The commands of one record in one batch, decided in order.

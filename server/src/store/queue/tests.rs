@@ -129,6 +129,36 @@ async fn a_busy_tenant_leaves_room_for_others_and_the_rest_waits_in_order() {
 }
 
 #[tokio::test]
+async fn many_callers_of_a_key_leave_room_for_others_and_its_report_passes_them_by() {
+    let limits = Limits {
+        record_share_max: 2,
+        ..Limits::default()
+    };
+    let (intake, mut lane) = one_lane(limits);
+    let report = Request {
+        command: complete(1, 1),
+        ..reserve("t", "hot", 0)
+    };
+    let _calls = waiting!(
+        intake,
+        reserve("t", "hot", 1),
+        reserve("t", "hot", 2),
+        reserve("t", "hot", 3),
+        reserve("t", "hot", 4),
+        reserve("t", "hot", 5),
+        reserve("t", "other", 1),
+        report,
+    );
+    let first = lane.next().await.expect("an open intake");
+    assert_eq!(keys(&first), ["hot", "hot", "other", "hot"]);
+    assert!(matches!(first[3].request.command, Command::Complete(_)));
+    let second = lane.next().await.expect("an open intake");
+    assert_eq!(keys(&second), ["hot", "hot"]);
+    let third = lane.next().await.expect("an open intake");
+    assert_eq!(keys(&third), ["hot"]);
+}
+
+#[tokio::test]
 async fn a_batch_is_bounded_by_bytes() {
     let limits = Limits {
         batch_bytes_max: 100,

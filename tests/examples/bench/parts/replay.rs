@@ -1,4 +1,5 @@
-//! Replays of completed keys, against SELECT by primary key: as many keys, as many callers.
+//! Replays of completed keys, against SELECT by primary key: as many keys, and each side with
+//! the callers that carry most of its lifecycles.
 
 use anyhow::Result;
 
@@ -12,7 +13,6 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let clients = bench.clients()?;
     let load = Load {
         mix: "replay",
-        concurrency: clients,
         more: vec!["--keys".to_owned(), keys.to_string()],
         ..bench.load()?
     };
