@@ -89,6 +89,11 @@ pub(crate) struct BenchFlags {
     #[arg(long, value_name = "DURATION", help_heading = "Load",
           value_parser = duration::zero_or_within(Duration::from_millis(1)..=Duration::from_secs(30)))]
     wait: Option<Duration>,
+    /// How long the winner of a hot key holds it, as the side effect would take: 1ms to 20s,
+    /// or 0; default 2ms
+    #[arg(long, value_name = "DURATION", help_heading = "Load",
+          value_parser = duration::zero_or_within(Duration::from_millis(1)..=Duration::from_secs(20)))]
+    hold: Option<Duration>,
     /// Whose records
     #[arg(long, default_value = "bench", value_parser = args::word, help_heading = "Load")]
     tenant: String,

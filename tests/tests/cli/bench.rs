@@ -143,6 +143,7 @@ fn flags_that_make_no_sense_are_refused_in_words() -> Result<()> {
         ("--mix replay=0", "the weight of replay must be 1 to 1000"),
         ("--mix busy --duration 14m", "a run with busy may take 14m"),
         ("--wait 1s", "only hot-key and busy wait"),
+        ("--hold 1s", "only hot-key holds"),
         ("--duration 1ms", "must be 100ms to 1d"),
         ("--concurrency 0", "1..=100000"),
         ("--server https://127.0.0.1:1", "must be http://HOST:PORT"),

@@ -14,9 +14,6 @@ use super::tally::Fault;
 use super::wire::Failure;
 use super::world::Key;
 
-/// How long the winner of a hot key holds it before it completes it.
-const HOLD: Duration = Duration::from_millis(2);
-
 impl Caller {
     /// Carries out one operation that was due at `due`, and counts it.
     pub(super) async fn operate(&mut self, mix: Mix, due: Instant) {
@@ -149,7 +146,7 @@ impl Caller {
                 Some(Outcome::Acquired(_)) => {
                     match round.grant().and_then(|()| first_grant(answer)) {
                         Ok(acquired) => {
-                            tokio::time::sleep(HOLD).await;
+                            tokio::time::sleep(world.plan.hold()).await;
                             round.report();
                             let end = self.report(key, acquired, &round.result).await;
                             if end.is_err() {

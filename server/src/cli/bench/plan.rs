@@ -13,6 +13,8 @@ pub(super) const BUSY_LEASE: Duration = Duration::from_mins(15);
 const BUSY_RUN_MAX: Duration = Duration::from_mins(14);
 /// How long hot-key waits where nothing is said.
 const HOT_WAIT: Duration = Duration::from_secs(5);
+/// How long the winner of a hot key holds it where nothing is said.
+const HOT_HOLD: Duration = Duration::from_millis(2);
 /// Largest weight.
 const WEIGHT_MAX: u32 = 1_000;
 /// Largest rate, in operations a second.
@@ -177,6 +179,7 @@ pub(super) struct Plan {
     pub(super) payload_bytes: usize,
     pub(super) result_bytes: usize,
     wait: Option<Duration>,
+    hold: Option<Duration>,
 }
 
 impl Plan {
@@ -204,6 +207,7 @@ impl Plan {
             payload_bytes: size(flags.payload_bytes),
             result_bytes: size(flags.result_bytes),
             wait: flags.wait,
+            hold: flags.hold,
         };
         plan.check()?;
         Ok(plan)
@@ -212,6 +216,10 @@ impl Plan {
     fn check(&self) -> Result<(), Error> {
         if self.wait.is_some() && !self.needs_held() && !self.mixes.contains(Mix::HotKey) {
             let told = "--wait: only hot-key and busy wait; name one in --mix";
+            return Err(Error::Usage(told.to_owned()));
+        }
+        if self.hold.is_some() && !self.mixes.contains(Mix::HotKey) {
+            let told = "--hold: only hot-key holds; name it in --mix";
             return Err(Error::Usage(told.to_owned()));
         }
         if let Until::Time(time) = self.until
@@ -232,6 +240,11 @@ impl Plan {
             Mix::Busy => self.wait.unwrap_or_default(),
             _ => Duration::ZERO,
         }
+    }
+
+    /// How long the winner of a hot key holds it before it completes it.
+    pub(super) fn hold(&self) -> Duration {
+        self.hold.unwrap_or(HOT_HOLD)
     }
 
     /// The longest of all waits.
