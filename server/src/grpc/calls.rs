@@ -72,7 +72,7 @@ impl Calls {
     /// those with another payload.
     pub(crate) async fn reserve(
         &self,
-        request: Request,
+        request: Box<Request>,
         wait: Duration,
         deadline: Instant,
     ) -> Result<Delivery, Error> {

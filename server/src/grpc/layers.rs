@@ -77,7 +77,11 @@ impl Gate {
                 FieldError::new("grpc-timeout", "1 to 8 digits and one of H M S m u n")
             })?,
         };
-        Ok(Instant::now() + asked.min(self.bounds.deadline_max))
+        let deadline = Instant::now() + asked.min(self.bounds.deadline_max);
+        match deadline > Instant::now() {
+            true => Ok(deadline),
+            false => Err(Error::DeadlineExceeded),
+        }
     }
 }
 
@@ -180,22 +184,34 @@ impl<S: Usual> Front<S> {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
     {
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         let service = head.uri.path().strip_prefix('/');
-        let method = service
+        let is_usual = service
             .and_then(|service| service.strip_prefix(S::NAME))
-            .and_then(|method| method.strip_prefix('/'));
-        let Some(method) = method else {
+            .is_some_and(|method| method.starts_with('/'));
+        if !is_usual {
             let request = Request::from_parts(head, Body::new(body));
             return self.other(request).await.map(Either::Right);
-        };
+        }
         if let Some(refusal) = refusal(&head.headers) {
             return refusal.map(Either::Right);
         }
-        let answered = bound(&self.gate, &head.headers, body, async |body, deadline| {
-            self.usual.answer(method, body, deadline).await
-        });
-        match answered.await {
+        // The rest of the head is gone while the call waits, and no future is given a name on
+        // its way here: it would have its place twice.
+        let deadline = self.gate.deadline(&head.headers);
+        let uri = std::mem::take(&mut head.uri);
+        drop(head);
+        let answered = match deadline {
+            Ok(deadline) => {
+                bound(&self.gate, deadline, body, async |body| {
+                    let method = &uri.path()[S::NAME.len() + 2..];
+                    self.usual.answer(method, body, deadline).await
+                })
+                .await
+            }
+            Err(error) => Err(error),
+        };
+        match answered {
             Ok(reply) => reply.into_response().map(Either::Left),
             Err(error) => refuse(error).map(Either::Right),
         }
@@ -208,9 +224,12 @@ impl<S: Usual> Front<S> {
             let Ok(answer) = self.others.call(request).await;
             return answer;
         }
+        let deadline = match self.gate.deadline(request.headers()) {
+            Ok(deadline) => deadline,
+            Err(error) => return refuse(error),
+        };
         let (mut head, body) = request.into_parts();
-        let headers = head.headers.clone();
-        let answered = bound(&self.gate, &headers, body, async move |body, deadline| {
+        let answered = bound(&self.gate, deadline, body, async move |body| {
             head.extensions.insert(Deadline(deadline));
             let request = Request::from_parts(head, Body::from(body));
             let Ok(answer) = self.others.call(request).await;
@@ -253,30 +272,23 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 /// Admission, size and deadline of a call to our services.
 async fn bound<T, B>(
     gate: &Gate,
-    headers: &HeaderMap,
+    deadline: Instant,
     body: B,
-    next: impl AsyncFnOnce(Bytes, Instant) -> Result<T, Error>,
+    next: impl AsyncFnOnce(Bytes) -> Result<T, Error>,
 ) -> Result<T, Error>
 where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<axum::BoxError>,
 {
-    let deadline = gate.deadline(headers)?;
-    if deadline <= Instant::now() {
-        return Err(Error::DeadlineExceeded);
-    }
-    let answer = async {
+    tokio::time::timeout_at(deadline.into(), async {
         let admitted = gate.admit();
         // Some clients lose an answer that comes before their message was read.
         let body = read(body).await?;
         let _permit = admitted?;
-        next(body, deadline).await
-    };
-    tokio::select! {
-        biased;
-        () = tokio::time::sleep_until(deadline.into()) => Err(Error::DeadlineExceeded),
-        answered = answer => answered,
-    }
+        next(body).await
+    })
+    .await
+    .map_err(|_| Error::DeadlineExceeded)?
 }
 
 async fn read<B>(body: B) -> Result<Bytes, Error>

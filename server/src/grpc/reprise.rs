@@ -33,7 +33,8 @@ impl Usual for Reprise {
             "Fail" => Reply::new(&self.fail(message(body)?, deadline).await?),
             "MarkPending" => Reply::new(&self.mark_pending(message(body)?, deadline).await?),
             "Renew" => Reply::new(&self.renew(message(body)?, deadline).await?),
-            "Lookup" => Reply::new(&self.lookup(message(body)?, deadline).await?),
+            // In a box: it has much more to keep than the others.
+            "Lookup" => Reply::new(&Box::pin(self.lookup(message(body)?, deadline)).await?),
             _ => return Err(Error::UnknownMethod),
         })
     }
@@ -42,15 +43,15 @@ impl Usual for Reprise {
 impl Reprise {
     async fn reserve(
         &self,
-        mut message: ReserveRequest,
+        mut message: Box<ReserveRequest>,
         deadline: Instant,
     ) -> Result<Reply, Error> {
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let limit = policy.result_bytes_max;
-        let converted = convert::reserve(name.clone(), policy, message);
+        let converted = convert::reserve(name.clone(), policy, *message);
         let (request, wait) = Box::pin(converted).await?;
-        let mut delivery = self.0.reserve(request, wait, deadline).await?;
+        let mut delivery = self.0.reserve(Box::new(request), wait, deadline).await?;
         let answer = delivery.take()?;
         let message = convert::reserve_response(answer, &name, limit, self.0.store.token_key())?;
         Ok(Reply::with(&message, delivery))
@@ -58,25 +59,25 @@ impl Reprise {
 
     async fn mark_sending(
         &self,
-        mut message: MarkSendingRequest,
+        mut message: Box<MarkSendingRequest>,
         deadline: Instant,
     ) -> Result<MarkSendingResponse, Error> {
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
-        let request = convert::mark_sending(name, policy, self.0.store.token_key(), message)?;
+        let request = convert::mark_sending(name, policy, self.0.store.token_key(), *message)?;
         let delivery = self.0.carry_out(request, deadline).await?;
         convert::mark_sending_response(delivery.accept()?)
     }
 
     async fn complete(
         &self,
-        mut message: CompleteRequest,
+        mut message: Box<CompleteRequest>,
         deadline: Instant,
     ) -> Result<CompleteResponse, Error> {
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let key = self.0.store.token_key();
-        let converted = convert::complete(name, policy, key, message);
+        let converted = convert::complete(name, policy, key, *message);
         let (request, adjusted) = Box::pin(converted).await?;
         let delivery = self.0.carry_out(request, deadline).await?;
         convert::complete_response(delivery.accept()?, adjusted)
@@ -84,13 +85,13 @@ impl Reprise {
 
     async fn fail(
         &self,
-        mut message: FailRequest,
+        mut message: Box<FailRequest>,
         deadline: Instant,
     ) -> Result<FailResponse, Error> {
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let key = self.0.store.token_key();
-        let converted = convert::fail(name, policy, key, message);
+        let converted = convert::fail(name, policy, key, *message);
         let (request, adjusted) = Box::pin(converted).await?;
         let delivery = self.0.carry_out(request, deadline).await?;
         convert::fail_response(delivery.accept()?, adjusted)
@@ -98,20 +99,20 @@ impl Reprise {
 
     async fn mark_pending(
         &self,
-        mut message: MarkPendingRequest,
+        mut message: Box<MarkPendingRequest>,
         deadline: Instant,
     ) -> Result<MarkPendingResponse, Error> {
         let name = convert::record_name(message.record.take())?;
         let policy = self.0.policy(&name);
         let key = self.0.store.token_key();
-        let (request, adjusted) = convert::mark_pending(name, policy, key, message)?;
+        let (request, adjusted) = convert::mark_pending(name, policy, key, *message)?;
         let delivery = self.0.carry_out(request, deadline).await?;
         convert::mark_pending_response(delivery.accept()?, adjusted)
     }
 
     async fn renew(
         &self,
-        mut message: RenewRequest,
+        mut message: Box<RenewRequest>,
         deadline: Instant,
     ) -> Result<RenewResponse, Error> {
         let name = convert::record_name(message.record.take())?;
@@ -123,7 +124,7 @@ impl Reprise {
 
     async fn lookup(
         &self,
-        message: LookupRequest,
+        message: Box<LookupRequest>,
         deadline: Instant,
     ) -> Result<LookupResponse, Error> {
         let wait = convert::wait(message.wait)?;

@@ -24,8 +24,8 @@ pub(super) const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// A message begins with a flag, which tells whether it is compressed, and its length.
 pub(super) const PREFIX_BYTES: usize = 5;
 
-/// The message of a request.
-pub(super) fn message<M: Message + Default>(mut body: Bytes) -> Result<M, Error> {
+/// The message of a request. In a box: who takes it keeps its place while the call waits.
+pub(super) fn message<M: Message + Default>(mut body: Bytes) -> Result<Box<M>, Error> {
     if body.len() < PREFIX_BYTES {
         return Err(unreadable());
     }
@@ -33,7 +33,11 @@ pub(super) fn message<M: Message + Default>(mut body: Bytes) -> Result<M, Error>
     let length = usize::try_from(body.get_u32()).unwrap_or(usize::MAX);
     match flag {
         0 if length > MESSAGE_BYTES_MAX => Err(too_large()),
-        0 if length == body.len() => M::decode(body).map_err(|_| unreadable()),
+        0 if length == body.len() => {
+            let mut message = Box::<M>::default();
+            message.merge(body).map_err(|_| unreadable())?;
+            Ok(message)
+        }
         1 => Err(Error::Compressed),
         _ => Err(unreadable()),
     }

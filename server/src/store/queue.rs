@@ -92,9 +92,18 @@ impl Intake {
     /// # Errors
     /// What the writer answered; [`Error::Closed`] when there is none any more, and
     /// [`Error::Unavailable`] when it ended before it answered or `deadline` passed.
-    pub(crate) async fn execute(
+    pub(crate) fn execute(
         &self,
         request: Request,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Delivery, Error>> {
+        self.execute_boxed(Box::new(request), deadline)
+    }
+
+    /// Boxed before: what is handed to it keeps its place while it waits.
+    async fn execute_boxed(
+        &self,
+        request: Box<Request>,
         deadline: Instant,
     ) -> Result<Delivery, Error> {
         let late = || Error::unavailable("the deadline passed before the outcome was known");
@@ -112,7 +121,7 @@ impl Intake {
         };
         let (reply, answer) = oneshot::channel();
         self.send(Job {
-            request: Box::new(request),
+            request,
             deadline,
             reply: Some(reply),
             _room: permit,
