@@ -280,15 +280,17 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<axum::BoxError>,
 {
-    tokio::time::timeout_at(deadline.into(), async {
-        let admitted = gate.admit();
-        // Some clients lose an answer that comes before their message was read.
-        let body = read(body).await?;
-        let _permit = admitted?;
-        next(body).await
-    })
-    .await
-    .map_err(|_| Error::DeadlineExceeded)?
+    tokio::select! {
+        biased;
+        () = tokio::time::sleep_until(deadline.into()) => Err(Error::DeadlineExceeded),
+        answered = async {
+            let admitted = gate.admit();
+            // Some clients lose an answer that comes before their message was read.
+            let body = read(body).await?;
+            let _permit = admitted?;
+            next(body).await
+        } => answered,
+    }
 }
 
 async fn read<B>(body: B) -> Result<Bytes, Error>

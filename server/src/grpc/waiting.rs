@@ -3,7 +3,7 @@
 //! Each waited-for record has a room. News reach it from this server's own commits, from
 //! one statement every 250 ms that asks for the revisions of all waited-for records, and
 //! from the ends of leases. After news the record is read once for all who wait there; a
-//! caller goes back to the store only if it no longer reads as held.
+//! caller goes back to the store only where something is to be written.
 //!
 //! It does not know what callers wait for, nor how a record is decided on.
 

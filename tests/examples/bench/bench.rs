@@ -113,26 +113,54 @@ impl Bench {
         })
     }
 
+    /// The same on the embedded store, which may take more at once to be carried most.
+    ///
+    /// # Errors
+    /// When the search for it fails.
+    pub(crate) fn embedded_load(&mut self, args: &[String]) -> Result<Load> {
+        let load = self.load()?;
+        if self.options.load.is_some() {
+            return Ok(load);
+        }
+        let service = Service::embedded(args)?;
+        let mut best = (0.0, load.concurrency);
+        for concurrency in [load.concurrency, 2 * load.concurrency] {
+            let rate = self.try_load(&service, concurrency, load.connections)?;
+            if rate > best.0 {
+                best = (rate, concurrency);
+            }
+        }
+        let found = json!({"concurrency": best.1, "connections": load.connections});
+        self.report.fact("embedded_load", found);
+        Ok(Load {
+            concurrency: best.1,
+            ..load
+        })
+    }
+
+    /// Lifecycles a second under a short load.
+    fn try_load(&self, service: &Service, concurrency: usize, connections: usize) -> Result<f64> {
+        let load = Load {
+            mix: "lifecycle",
+            connections,
+            concurrency,
+            length: Length::Seconds(self.seconds() / 2),
+            warm_up_s: 1,
+            more: Vec::new(),
+        };
+        let measured = service.measure(&self.postgres, &load)?;
+        let rate = measured.generated.per_second()?;
+        self.progress.say(&format!(
+            "{concurrency} callers on {connections} connections: {rate:.0} lifecycles/s"
+        ));
+        Ok(rate)
+    }
+
     fn find_load(&mut self) -> Result<(usize, usize)> {
         let service = self.service()?;
         let mut tried = Vec::new();
-        let seconds = self.seconds() / 2;
         let mut rate = |this: &Self, concurrency, connections| {
-            let load = Load {
-                mix: "lifecycle",
-                connections,
-                concurrency,
-                length: Length::Seconds(seconds),
-                warm_up_s: 1,
-                more: Vec::new(),
-            };
-            let rate = service
-                .measure(&this.postgres, &load)?
-                .generated
-                .per_second()?;
-            this.progress.say(&format!(
-                "{concurrency} callers on {connections} connections: {rate:.0} lifecycles/s"
-            ));
+            let rate = this.try_load(&service, concurrency, connections)?;
             tried.push(json!([concurrency, connections, stats::rounded(rate)]));
             anyhow::Ok(rate)
         };

@@ -29,9 +29,13 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let on_postgres = on_postgres.iter().any(|it| bench.options.wants(it));
     let service = on_postgres.then(|| bench.service()).transpose()?;
     let on_file = bench.options.wants("embedded_lifecycle_ratio");
-    let embedded = on_file.then(|| Service::embedded(&embedded_args(&bench.options.server_args)));
-    let embedded = embedded.transpose()?;
+    let args = embedded_args(&bench.options.server_args);
+    let embedded = on_file.then(|| Service::embedded(&args)).transpose()?;
     let (load, clients) = (bench.load()?, bench.clients()?);
+    let embedded_load = match on_file {
+        true => bench.embedded_load(&args)?,
+        false => load.clone(),
+    };
     let direct = bench.direct()?;
     let (mut postgres_runs, mut embedded_runs) = (Runs::default(), Runs::default());
     let (mut directly, mut direct_cpu) = (Vec::new(), Vec::new());
@@ -47,12 +51,12 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     measure_directly(bench)?;
     for _ in 0..bench.options.alternations {
         let sides = [
-            ("on Postgres", &service, &mut postgres_runs),
-            ("on its file", &embedded, &mut embedded_runs),
+            ("on Postgres", &service, &load, &mut postgres_runs),
+            ("on its file", &embedded, &embedded_load, &mut embedded_runs),
         ];
-        for (name, service, runs) in sides {
+        for (name, service, load, runs) in sides {
             let Some(service) = service else { continue };
-            runs.add(&service.measure(&bench.postgres, &load)?)?;
+            runs.add(&service.measure(&bench.postgres, load)?)?;
             let rate = runs.per_second.last().copied().unwrap_or_default();
             bench.progress.say(&format!("{name} {rate:.0}/s"));
         }
