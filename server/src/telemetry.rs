@@ -11,9 +11,12 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::Context;
+use tracing::Subscriber;
 use tracing_subscriber::filter::{EnvFilter, FilterExt as _};
+use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::JsonFields;
-use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::layer::{Layer, SubscriberExt as _};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogFormat;
@@ -42,29 +45,36 @@ impl Drop for Logging {
 pub fn start(format: LogFormat, level: &str) -> anyhow::Result<Logging> {
     let lines = Lines::start(format, std::io::stderr()).context("logging was not started")?;
     let filter = filter(level)?.and(Pace::new(lines.clone()));
-    let ansi = std::io::stderr().is_terminal();
+    let layer = layer(format, std::io::stderr().is_terminal(), lines);
+    tracing_subscriber::registry()
+        .with(layer.with_filter(filter))
+        .try_init()
+        .context("logging was not started")?;
+    Ok(Logging(()))
+}
+
+/// Writes events to `out`, a line each.
+fn layer<S, W>(format: LogFormat, ansi: bool, out: W) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     let layer = tracing_subscriber::fmt::layer()
         .with_ansi(ansi)
         .log_internal_errors(false)
-        .with_writer(lines);
+        .with_writer(out);
     let event = tracing_subscriber::fmt::format().with_ansi(ansi);
-    let layer = match format {
+    match format {
         LogFormat::Human => {
             let event = event.with_target(false);
             layer.event_format(WithCall { format, event }).boxed()
         }
         LogFormat::Json => {
             let event = event.json().flatten_event(true);
-            let fields = JsonFields::new();
-            let layer = layer.fmt_fields(fields);
+            let layer = layer.fmt_fields(JsonFields::new());
             layer.event_format(WithCall { format, event }).boxed()
         }
-    };
-    tracing_subscriber::registry()
-        .with(layer.with_filter(filter))
-        .try_init()
-        .context("logging was not started")?;
-    Ok(Logging(()))
+    }
 }
 
 /// Ends the process at once, for a fault after which it would be half dead: a supervisor

@@ -133,3 +133,120 @@ where
         out.write_str(&line)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+
+    use anyhow::Result;
+    use serde_json::Value;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Out(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Out {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// The lines of a call that is about a record, from before that was known to after the
+    /// call.
+    async fn lines(format: LogFormat) -> Result<(String, Vec<String>)> {
+        let out = Out::default();
+        let writer = out.clone();
+        let layer = crate::telemetry::layer(format, false, move || writer.clone());
+        let subscriber = tracing_subscriber::registry().with(layer);
+        let _logging = tracing::subscriber::set_default(subscriber);
+        let name = RecordName::new("ten\"ant", "charge", "", "a-secret-key")?;
+        let path = "/reprise.v1.RepriseService/Reserve".parse()?;
+        scope(Some(path), async {
+            tracing::warn!("begun");
+            note_record(&name);
+            tracing::warn!(cause = "some {} cause", "about");
+            let apart = tokio::spawn(part(async { tracing::warn!("apart") }));
+            apart.await
+        })
+        .await?;
+        scope(None, async {
+            note_scope("t", "");
+            tracing::warn!("elsewhere");
+        })
+        .await;
+        tracing::warn!("outside");
+        let bytes = out.0.lock().unwrap().clone();
+        let lines = String::from_utf8(bytes)?;
+        assert!(
+            lines.ends_with('\n') && !lines.contains("secret"),
+            "{lines}"
+        );
+        let id = name.id().to_string()[..16].to_owned();
+        Ok((id, lines.lines().map(str::to_owned).collect()))
+    }
+
+    #[tokio::test]
+    async fn a_line_for_people_ends_with_its_call() -> Result<()> {
+        let (id, lines) = lines(LogFormat::Human).await?;
+        let method = " method=\"/reprise.v1.RepriseService/Reserve\"";
+        let about = format!(" tenant=\"ten\\\"ant\" operation=\"charge\" record=\"{id}\"");
+        for (line, end) in lines.iter().zip([
+            format!("begun{method}"),
+            format!("about cause=\"some {{}} cause\"{method}{about}"),
+            format!("apart{method}{about}"),
+            "elsewhere method=\"other\" tenant=\"t\" operation=\"\"".to_owned(),
+            "outside".to_owned(),
+        ]) {
+            assert!(line.ends_with(&end), "{line}");
+        }
+        assert_eq!(lines.len(), 5);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_line_for_programs_has_its_call_as_members() -> Result<()> {
+        let (id, lines) = lines(LogFormat::Json).await?;
+        let lines: Vec<Value> = lines
+            .iter()
+            .map(|line| serde_json::from_str(line))
+            .collect::<serde_json::Result<_>>()?;
+        let members = |line: &Value| {
+            let of = |name: &str| line.get(name).and_then(Value::as_str).map(str::to_owned);
+            ["message", "method", "tenant", "operation", "record"].map(of)
+        };
+        let method = "/reprise.v1.RepriseService/Reserve";
+        let expected = [
+            [Some("begun"), Some(method), None, None, None],
+            [
+                Some("about"),
+                Some(method),
+                Some("ten\"ant"),
+                Some("charge"),
+                Some(&id),
+            ],
+            [
+                Some("apart"),
+                Some(method),
+                Some("ten\"ant"),
+                Some("charge"),
+                Some(&id),
+            ],
+            [Some("elsewhere"), Some("other"), Some("t"), Some(""), None],
+            [Some("outside"), None, None, None, None],
+        ];
+        let found: Vec<_> = lines.iter().map(members).collect();
+        assert_eq!(
+            found,
+            expected.map(|line| line.map(|it| it.map(str::to_owned)))
+        );
+        assert_eq!(lines[1]["cause"], "some {} cause");
+        Ok(())
+    }
+}
