@@ -166,7 +166,7 @@ mod tests {
         let layer = crate::telemetry::layer(format, false, move || writer.clone());
         let subscriber = tracing_subscriber::registry().with(layer);
         let _logging = tracing::subscriber::set_default(subscriber);
-        let name = RecordName::new("ten\"ant", "charge", "", "a-secret-key")?;
+        let name = RecordName::new("shop", "charge", "", "a-secret-key")?;
         let path = "/reprise.v1.RepriseService/Reserve".parse()?;
         scope(Some(path), async {
             tracing::warn!("begun");
@@ -196,7 +196,7 @@ mod tests {
     async fn a_line_for_people_ends_with_its_call() -> Result<()> {
         let (id, lines) = lines(LogFormat::Human).await?;
         let method = " method=\"/reprise.v1.RepriseService/Reserve\"";
-        let about = format!(" tenant=\"ten\\\"ant\" operation=\"charge\" record=\"{id}\"");
+        let about = format!(" tenant=\"shop\" operation=\"charge\" record=\"{id}\"");
         for (line, end) in lines.iter().zip([
             format!("begun{method}"),
             format!("about cause=\"some {{}} cause\"{method}{about}"),
@@ -227,14 +227,14 @@ mod tests {
             [
                 Some("about"),
                 Some(method),
-                Some("ten\"ant"),
+                Some("shop"),
                 Some("charge"),
                 Some(&id),
             ],
             [
                 Some("apart"),
                 Some(method),
-                Some("ten\"ant"),
+                Some("shop"),
                 Some("charge"),
                 Some(&id),
             ],
