@@ -10,6 +10,7 @@ use reprise_domain::record::AttemptId;
 use reprise_domain::{Policy, RecordName, Request};
 use reprise_fingerprint::{Fingerprint, RuleId, Scheme};
 
+use super::hold::Hold;
 use super::*;
 
 mod erasure;
@@ -156,33 +157,51 @@ async fn somebody_who_looks_in_stops_nobody() -> Result<()> {
     Ok(())
 }
 
-/// Runs itself again as the process that is to end.
-#[tokio::test]
-async fn a_panic_of_the_writer_ends_the_process() -> Result<()> {
+/// Where the process that is to end has its files.
+const HOME: &str = "REPRISE_TEST_OF_AN_END";
+
+/// Runs a test of this module again, as the process that is to end.
+fn assert_aborts(test: &str) -> Result<()> {
     use std::os::unix::process::ExitStatusExt;
 
-    const HOME: &str = "REPRISE_TEST_OF_A_PANIC";
-    if let Some(home) = std::env::var_os(HOME) {
-        let options = Options {
-            on_change: Some(Arc::new(|_| panic!("as an observer may"))),
-            ..Options::default()
-        };
-        let store = Embedded::open(&Path::new(&home).join("store"), options)?;
-        is_acquired(&store, "k").await?;
-        store.close().await?;
-        return Ok(());
-    }
     let home = tempfile::tempdir()?;
     let ended = std::process::Command::new(std::env::current_exe()?)
-        .args([
-            "--exact",
-            "store::embedded::tests::a_panic_of_the_writer_ends_the_process",
-        ])
+        .args(["--exact", &format!("store::embedded::tests::{test}")])
         .env(HOME, home.path())
         .output()?;
     let output = String::from_utf8_lossy(&ended.stdout);
     assert!(output.contains("running 1 test"), "{output}");
     let aborted = 6;
     assert_eq!(ended.status.signal(), Some(aborted), "{output}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_panic_of_the_writer_ends_the_process() -> Result<()> {
+    let Some(home) = std::env::var_os(HOME) else {
+        return assert_aborts("a_panic_of_the_writer_ends_the_process");
+    };
+    let options = Options {
+        on_change: Some(Arc::new(|_| panic!("as an observer may"))),
+        ..Options::default()
+    };
+    let store = Embedded::open(&Path::new(&home).join("store"), options)?;
+    is_acquired(&store, "k").await?;
+    store.close().await?;
+    Ok(())
+}
+
+#[test]
+fn a_log_that_cannot_be_synced_ends_the_process() -> Result<()> {
+    let Some(home) = std::env::var_os(HOME) else {
+        return assert_aborts("a_log_that_cannot_be_synced_ends_the_process");
+    };
+    let path = Path::new(&home).join("store");
+    // What is written there is taken, and syncing it is refused.
+    std::os::unix::fs::symlink("/dev/null", hold::beside(&path, "-wal"))?;
+    let disk = Disk::new(&path, Hold::take(&path)?)?;
+    let mut connection = Connection::open_in_memory()?;
+    disk.commit(connection.transaction()?, Timestamp(1))?;
+    disk.sync(disk.newest())?;
     Ok(())
 }
