@@ -124,7 +124,9 @@ impl Calls {
             let seen = self
                 .seen(&mut guest, request.name.tenant(), deadline)
                 .await?;
-            // One has read for all who wait: what needs no write is answered from that.
+            // One has read for all who wait: what needs no write is answered from that, under
+            // the policies in force as well.
+            self.policies.fresh().await?;
             let answer = seen.and_then(|seen| {
                 let (record, now) = &*seen;
                 answer_to_reading(record, &self.as_of_now(request), *now)

@@ -123,6 +123,7 @@ impl Listener {
             () = self.draining.cancelled() => return Ok(()),
             begun = tokio::time::timeout(HEAD_TIME, begun(&stream)) => begun??,
         }
+        // Counts the calls of this connection that are not answered, and itself.
         let under_way = Arc::new(());
         let service = service_fn(|request: http::Request<Incoming>| {
             // In a box: what carries it moves it about several times.
@@ -144,7 +145,7 @@ impl Listener {
             tokio::select! {
                 ended = poll_fn(|context| {
                     // Calls that can be answered go first: what they answer is written at
-                    // once, not each by itself.
+                    // once, not each by itself. A lone call has none to wait for.
                     in_turn = !in_turn && Arc::strong_count(&under_way) > 2;
                     if in_turn {
                         context.waker().wake_by_ref();

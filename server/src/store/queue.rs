@@ -27,8 +27,8 @@ pub struct Limits {
     pub batch_bytes_max: usize,
     /// Commands of one tenant in one batch while others wait.
     pub tenant_share_max: usize,
-    /// Reserves of one record in one batch: many callers of one key must not keep those of
-    /// other keys waiting. Its reports pass them by.
+    /// Reserves and Claims of one record in one batch: many callers of one key must not keep
+    /// those of other keys waiting. Its reports do not count, and pass them by.
     pub record_share_max: usize,
 }
 
@@ -271,7 +271,9 @@ impl Batch {
                     .insert(job.request.name.tenant().to_owned(), 1),
             ),
         }
-        *self.of_records.entry(job.id()).or_default() += 1;
+        if may_be_dropped(&job.request.command) {
+            *self.of_records.entry(job.id()).or_default() += 1;
+        }
         self.bytes += job.bytes();
         self.jobs.push(job);
     }
