@@ -62,17 +62,17 @@ impl Upkeep {
         ]
     }
 
-    /// Takes one step after the other: as `pace` says while there is more to do, and
-    /// after about `idle` when there is not. A step that fails is said once, until one
-    /// succeeds again, and tried again.
-    async fn repeat<F>(
+    /// Takes one step after the other: at the pace that `then` makes of what a step did,
+    /// or after about `idle` when there is nothing more to do. A step that fails is said
+    /// once, until one succeeds again, and tried again.
+    async fn repeat<T, F>(
         &self,
         what: &'static str,
         idle: Duration,
-        pace: Pace,
         mut step: impl FnMut() -> F,
+        mut then: impl FnMut(T) -> Option<Pace>,
     ) where
-        F: Future<Output = Result<bool, store::Error>>,
+        F: Future<Output = Result<T, store::Error>>,
     {
         let mut well = true;
         // So that servers which begin together do not go on together.
@@ -89,10 +89,10 @@ impl Upkeep {
                 () = self.closing.cancelled() => return,
                 stepped = step() => stepped,
             };
-            let more = match stepped {
-                Ok(more) => {
+            let pace = match stepped {
+                Ok(done) => {
                     well = true;
-                    more
+                    then(done)
                 }
                 Err(error) => {
                     add(&self.figures.failures, 1);
@@ -100,20 +100,20 @@ impl Upkeep {
                         tracing::warn!(what, causes = %Causes(&error), "work behind the calls failed; it is tried again");
                     }
                     well = false;
-                    false
+                    None
                 }
             };
-            pause = match (more, pace) {
-                (true, Pace::AtOnce) => Duration::ZERO,
-                (true, Pace::AQuarterOfTheTime) => 3 * began.elapsed(),
-                (false, _) => idle.mul_f64(rand::rng().random_range(0.75..=1.0)),
+            pause = match pace {
+                Some(Pace::AtOnce) => Duration::ZERO,
+                Some(Pace::AQuarterOfTheTime) => 3 * began.elapsed(),
+                None => idle.mul_f64(rand::rng().random_range(0.75..=1.0)),
             };
         }
     }
 }
 
 /// How steps follow each other while there is more to do.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
     /// What waits for it gets later.
     AtOnce,

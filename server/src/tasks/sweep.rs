@@ -9,7 +9,7 @@ use reprise_domain::{RecordName, Request};
 use tokio::task::JoinSet;
 
 use super::{Pace, Upkeep, add};
-use crate::store;
+use crate::store::{self, Walked};
 
 /// Between two rounds that found nothing more to do.
 const IDLE: Duration = Duration::from_secs(1);
@@ -23,12 +23,11 @@ const LOOK_TIME: Duration = Duration::from_secs(10);
 impl Upkeep {
     /// Walks over new grants.
     pub(super) async fn walk(&self) {
-        let step = || async {
-            let walked = self.store.walk().await?;
+        let then = |walked: Walked| {
             add(&self.figures.visited, walked.visited);
-            Ok(walked.more)
+            walked.more.then_some(Pace::AtOnce)
         };
-        self.repeat("the walk over grants", IDLE, Pace::AtOnce, step)
+        self.repeat("the walk over grants", IDLE, || self.store.walk(), then)
             .await;
     }
 
@@ -40,7 +39,8 @@ impl Upkeep {
             self.sweep(names).await?;
             Ok(more)
         };
-        self.repeat("looking at open records", IDLE, Pace::AtOnce, step)
+        let then = |more: bool| more.then_some(Pace::AtOnce);
+        self.repeat("looking at open records", IDLE, step, then)
             .await;
     }
 

@@ -103,7 +103,9 @@ columns! {
 }
 
 /// Removes and strips what lies between the places `($8, $9)` and `($10, $11)`, and moves
-/// the entry on, or ends it when `$12` says that this was the last of it.
+/// the entry on, or ends it when `$12` says that this was the last of it. A locked row is
+/// found again by where it lies; one that was written between this statement's view and its
+/// lock lies elsewhere, and is missed.
 static CARRY_OUT: LazyLock<String> = LazyLock::new(|| {
     let over = format!(
         "r.granted_at between $8 and $10 and (r.granted_at > $8 or r.id > $9)
@@ -131,22 +133,23 @@ static CARRY_OUT: LazyLock<String> = LazyLock::new(|| {
         ), over as materialized (
             select r.id from reprise.record r where {over}
         ), doomed as materialized (
-            select r.id from reprise.record r where {over}
+            select r.ctid from reprise.record r where {over}
             order by r.id for update of r skip locked
         ), gone as (
-            delete from reprise.record where id = any(array(select id from doomed))
+            delete from reprise.record where ctid = any(array(select ctid from doomed))
             returning id
         ), {side_rows}, s as materialized (
             select * from {stripped}
         ), held as materialized (
-            select r.id, r.revision from reprise.record r where r.id = any(array(select id from s))
+            select r.ctid, r.id, r.revision from reprise.record r
+            where r.id = any(array(select id from s))
             order by r.id for no key update skip locked
         ), stripped as (
             update reprise.record r set headers = null, body = null, body_size = s.body_size,
                 body_sha256 = s.body_sha256, checksum = s.checksum,
                 instruction = case when r.state = 4 then r.instruction end
             from s join held h on h.id = s.id and h.revision = s.revision
-            where r.id = s.id
+            where r.ctid = h.ctid
             returning r.id
         ), missed as materialized (
             select (select count(*) from over) - (select count(*) from gone)
@@ -190,7 +193,7 @@ pub(super) async fn remove(database: &Database, deadline: Instant) -> Result<Rem
     params.push((&timeout, Type::TEXT));
     params.push((&commit, Type::TEXT));
     params.push((&audit_kept, Type::INT8));
-    let rows = database.run(&TAKE, &params, deadline).await?;
+    let rows = database.run_usual(&TAKE, &params, deadline).await?;
     let first = super::first(&rows)?;
     let audited: i64 = first.try_get(0).map_err(Error::internal)?;
     let Some(taken) = Taken::read(first).map_err(Error::internal)? else {
@@ -209,7 +212,7 @@ pub(super) async fn remove(database: &Database, deadline: Instant) -> Result<Rem
     params.truncate(3);
     params.extend(taken.params());
     params.extend(stripped.params());
-    let rows = database.run(&CARRY_OUT, &params, deadline).await?;
+    let rows = database.run_usual(&CARRY_OUT, &params, deadline).await?;
     let row = super::first(&rows)?;
     let count = |at| row.try_get::<_, i64>(at).map(i64::unsigned_abs);
     Ok(Removed {
