@@ -123,7 +123,7 @@ impl Embedded {
             cause,
         };
         let opened = file::open(path)?;
-        let (intake, lanes) = Intake::new(1, options.limits);
+        let (intake, batches) = Intake::new(options.limits);
         let shared = Arc::new(Shared {
             writer: Mutex::new(opened.writer),
             reader: Mutex::new(opened.reader),
@@ -146,20 +146,22 @@ impl Embedded {
             let thread = std::thread::Builder::new().name(name.to_owned());
             thread.spawn(work).map(|thread| threads.push(thread))
         };
-        for lane in lanes {
-            let (done, batches) = mpsc::channel::<Batch>();
-            let behind = concluder.clone();
-            start("embedded-sync", Box::new(|| behind.run_or_abort(batches))).map_err(io)?;
-            let writer = Writer {
-                concluder: concluder.clone(),
-                lane,
-                done,
-                runtime: tokio::runtime::Builder::new_current_thread()
-                    .build()
-                    .map_err(io)?,
-            };
-            start("embedded-writer", Box::new(|| writer.run_or_abort())).map_err(io)?;
-        }
+        let (done, carried_out) = mpsc::channel::<Batch>();
+        let behind = concluder.clone();
+        start(
+            "embedded-sync",
+            Box::new(|| behind.run_or_abort(carried_out)),
+        )
+        .map_err(io)?;
+        let writer = Writer {
+            concluder,
+            batches,
+            done,
+            runtime: tokio::runtime::Builder::new_current_thread()
+                .build()
+                .map_err(io)?,
+        };
+        start("embedded-writer", Box::new(|| writer.run_or_abort())).map_err(io)?;
         Ok(Self {
             intake,
             shared,

@@ -267,8 +267,8 @@ impl Postgres {
         safety::check(&database, config.allow_unsafe_durability).await?;
         migrate::check(&database).await?;
         let token_key = token_key::token_key(&database, read_deadline()).await?;
-        let (intake, lanes) = Intake::new(config.writers, options.limits);
-        let writer = Writer::start(database, intake, lanes, &config, options.on_change);
+        let (intake, batches) = Intake::new(options.limits);
+        let writer = Writer::start(database, intake, batches, &config, options.on_change);
         Ok(Self { writer, token_key })
     }
 

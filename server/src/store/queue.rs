@@ -1,10 +1,9 @@
-//! Group commit, as far as it is the same for every store: commands queue up while the
-//! last batch is in flight, a batch takes what is there, and commands for one record are
+//! Group commit, as far as it is the same for every store: commands queue up while a batch
+//! is under way, the next takes what is there ([`Batches`]), and commands for one record are
 //! folded through `decide` in order, so that a record is written once a batch.
 //!
 //! It does not know how a batch is made durable.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,10 +14,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::Error;
 
+mod batches;
+pub(crate) use batches::{Batches, Group};
+
 /// Bounds of a queue and of its batches.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Commands that wait for a batch, over all writers. More wait outside, where a
+    /// Commands that wait for a batch. More wait outside, where a
     /// caller that hangs up leaves nothing, except for reports, which are always taken in.
     pub queued_max: usize,
     /// Commands of one batch.
@@ -44,45 +46,24 @@ impl Default for Limits {
     }
 }
 
-/// Where commands are handed in: one lane for each writer, chosen by record, so that the
-/// commands of a record keep their order and never race in one server.
+/// Where commands are handed in.
 #[derive(Clone)]
 pub(crate) struct Intake {
-    lanes: Arc<[mpsc::UnboundedSender<Job>]>,
+    jobs: mpsc::UnboundedSender<Job>,
     room: Arc<Semaphore>,
     closing: CancellationToken,
 }
 
-/// The other end of a lane.
-pub(crate) struct Lane {
-    jobs: mpsc::UnboundedReceiver<Job>,
-    set_aside: VecDeque<Job>,
-    limits: Limits,
-    closing: CancellationToken,
-}
-
 impl Intake {
-    /// An intake with `writers` lanes.
-    pub(crate) fn new(writers: usize, limits: Limits) -> (Self, Vec<Lane>) {
+    pub(crate) fn new(limits: Limits) -> (Self, Batches) {
         let closing = CancellationToken::new();
-        let (lanes, ends): (Vec<_>, Vec<_>) = (0..writers.max(1))
-            .map(|_| {
-                let (sender, jobs) = mpsc::unbounded_channel();
-                let lane = Lane {
-                    jobs,
-                    set_aside: VecDeque::new(),
-                    limits,
-                    closing: closing.clone(),
-                };
-                (sender, lane)
-            })
-            .unzip();
+        let (sender, jobs) = mpsc::unbounded_channel();
         let intake = Self {
-            lanes: lanes.into(),
+            jobs: sender,
             room: Arc::new(Semaphore::new(limits.queued_max)),
-            closing,
+            closing: closing.clone(),
         };
-        (intake, ends)
+        (intake, Batches::new(jobs, limits, closing))
     }
 
     /// Hands a command in and waits for its answer. What was handed in is carried out although
@@ -134,12 +115,11 @@ impl Intake {
     }
 
     fn send(&self, job: Job) -> Result<(), Error> {
-        let lane = usize::from(job.request.name.id().0[31]) % self.lanes.len();
-        self.lanes[lane].send(job).map_err(|_| Error::Closed)
+        self.jobs.send(job).map_err(|_| Error::Closed)
     }
 
     /// No more commands from callers; what is queued is still carried out, and then the
-    /// lanes end.
+    /// batches end.
     pub(crate) fn close(&self) {
         self.room.close();
         self.closing.cancel();
@@ -158,124 +138,6 @@ impl Intake {
         if self.send(job).is_err() {
             tracing::warn!("a grant that reached nobody was not given back; it will lapse");
         }
-    }
-}
-
-impl Lane {
-    /// The next batch, in the order handed in; none when the intake was closed and is
-    /// empty. Reserves whose caller is gone are left out.
-    pub(crate) async fn next(&mut self) -> Option<Vec<Job>> {
-        loop {
-            if self.set_aside.is_empty() {
-                let first = tokio::select! {
-                    biased;
-                    job = self.jobs.recv() => job?,
-                    () = self.closing.cancelled() => return None,
-                };
-                self.set_aside.push_back(first);
-            }
-            let batch = self.collect();
-            if !batch.is_empty() {
-                return Some(batch);
-            }
-        }
-    }
-
-    /// Nothing waits for the next batch.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.set_aside.is_empty() && self.jobs.is_empty()
-    }
-
-    /// Puts jobs back to the front, in order.
-    pub(crate) fn postpone(
-        &mut self,
-        jobs: impl IntoIterator<Item = Job, IntoIter: DoubleEndedIterator>,
-    ) {
-        for job in jobs.into_iter().rev() {
-            self.set_aside.push_front(job);
-        }
-    }
-
-    fn collect(&mut self) -> Vec<Job> {
-        let mut batch = Batch::default();
-        // What is over its tenant's share, and over its record's.
-        let (mut over_share, mut later) = (VecDeque::new(), VecDeque::new());
-        while batch.has_room(&self.limits)
-            && over_share.len() + later.len() < self.limits.queued_max
-        {
-            let Some(job) = self
-                .set_aside
-                .pop_front()
-                .or_else(|| self.jobs.try_recv().ok())
-            else {
-                break;
-            };
-            if job.abandoned() {
-                continue;
-            }
-            if batch.has_share_of_record(&job, &self.limits) {
-                later.push_back(job);
-            } else if batch.has_share_of_tenant(&job, &self.limits) {
-                over_share.push_back(job);
-            } else {
-                batch.push(job);
-            }
-        }
-        // Nobody else waits: the tenant's share need not be kept.
-        while batch.has_room(&self.limits) {
-            let Some(job) = over_share.pop_front() else {
-                break;
-            };
-            match batch.has_share_of_record(&job, &self.limits) {
-                true => later.push_back(job),
-                false => batch.push(job),
-            }
-        }
-        self.postpone(over_share);
-        self.postpone(later);
-        batch.jobs
-    }
-}
-
-/// A batch that is made up.
-#[derive(Default)]
-struct Batch {
-    jobs: Vec<Job>,
-    bytes: usize,
-    of_tenants: HashMap<String, usize>,
-    of_records: HashMap<RecordId, usize>,
-}
-
-impl Batch {
-    fn has_room(&self, limits: &Limits) -> bool {
-        self.jobs.len() < limits.batch_max && self.bytes < limits.batch_bytes_max
-    }
-
-    fn has_share_of_tenant(&self, job: &Job, limits: &Limits) -> bool {
-        let taken = self.of_tenants.get(job.request.name.tenant());
-        taken.is_some_and(|taken| *taken >= limits.tenant_share_max)
-    }
-
-    fn has_share_of_record(&self, job: &Job, limits: &Limits) -> bool {
-        may_be_dropped(&job.request.command) && {
-            let taken = self.of_records.get(&job.id());
-            taken.is_some_and(|taken| *taken >= limits.record_share_max)
-        }
-    }
-
-    fn push(&mut self, job: Job) {
-        match self.of_tenants.get_mut(job.request.name.tenant()) {
-            Some(taken) => *taken += 1,
-            None => drop(
-                self.of_tenants
-                    .insert(job.request.name.tenant().to_owned(), 1),
-            ),
-        }
-        if may_be_dropped(&job.request.command) {
-            *self.of_records.entry(job.id()).or_default() += 1;
-        }
-        self.bytes += job.bytes();
-        self.jobs.push(job);
     }
 }
 
@@ -480,21 +342,6 @@ pub(crate) fn fold(record: Option<&Record>, jobs: Vec<Job>, now: Timestamp) -> F
         folded.answers.push((job, decision.answer));
     }
     folded
-}
-
-/// Groups a batch by record, in the order in which records first occur.
-pub(crate) fn by_record(jobs: Vec<Job>) -> Vec<(RecordId, Vec<Job>)> {
-    let mut places: HashMap<RecordId, usize> = HashMap::with_capacity(jobs.len());
-    let mut groups: Vec<(RecordId, Vec<Job>)> = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        let id = job.id();
-        let place = *places.entry(id).or_insert_with(|| {
-            groups.push((id, Vec::new()));
-            groups.len() - 1
-        });
-        groups[place].1.push(job);
-    }
-    groups
 }
 
 #[cfg(test)]

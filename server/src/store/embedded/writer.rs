@@ -13,15 +13,15 @@ use tokio::runtime::Runtime;
 
 use super::disk::Disk;
 use super::{Shared, fault, filing, lock, records, references, removal, traces, worklist};
-use crate::store::queue::{self, Folded, Intake, Job, Lane};
+use crate::store::queue::{self, Batches, Folded, Group, Intake, Job};
 use crate::store::{Error, OnChange};
 
 pub(super) struct Writer {
     pub(super) concluder: Concluder,
-    pub(super) lane: Lane,
+    pub(super) batches: Batches,
     /// To a concluder in a thread of its own.
     pub(super) done: Sender<Batch>,
-    /// To wait for the lane with.
+    /// To wait for a batch with.
     pub(super) runtime: Runtime,
 }
 
@@ -62,14 +62,15 @@ impl Writer {
     }
 
     fn run(mut self) {
-        while let Some(jobs) = self.runtime.block_on(self.lane.next()) {
+        while let Some(groups) = self.runtime.block_on(self.batches.next()) {
+            let records: Vec<RecordId> = groups.iter().map(|(id, _)| *id).collect();
             let shared = &self.concluder.shared;
             // A fault of ours ends its batch, whose callers hear that the outcome is
             // unknown, and not the store.
             let carried_out = catch_unwind(AssertUnwindSafe(|| {
                 let mut connection = lock(&shared.writer);
                 let now = shared.clock.now();
-                let batch = carry_out(&mut connection, &shared.disk, jobs, now);
+                let batch = carry_out(&mut connection, &shared.disk, groups, now);
                 if batch.erased {
                     shared.scrub_erased(&connection);
                 }
@@ -77,10 +78,12 @@ impl Writer {
             }));
             let Ok(mut batch) = carried_out else {
                 tracing::error!("a batch of the embedded store panicked");
+                self.batches.ended(records, Vec::new());
                 continue;
             };
-            self.lane.postpone(std::mem::take(&mut batch.postponed));
-            if self.lane.is_empty() {
+            let postponed = std::mem::take(&mut batch.postponed);
+            self.batches.ended(records, postponed);
+            if self.batches.is_empty() {
                 self.concluder.conclude(batch);
             } else {
                 // Its receiver ends after this sender, or ended the process.
@@ -109,20 +112,25 @@ impl Concluder {
     }
 }
 
-fn carry_out(connection: &mut Connection, disk: &Disk, jobs: Vec<Job>, now: Timestamp) -> Batch {
+fn carry_out(
+    connection: &mut Connection,
+    disk: &Disk,
+    groups: Vec<Group>,
+    now: Timestamp,
+) -> Batch {
     let mut batch = Batch::default();
     let begun = connection.transaction_with_behavior(TransactionBehavior::Immediate);
     let mut transaction = match begun.map_err(fault::general) {
         Ok(transaction) => transaction,
         Err(error) => {
-            batch.fail(jobs, &error);
+            batch.fail(groups.into_iter().flat_map(|(_, jobs)| jobs), &error);
             return batch;
         }
     };
     // SQLite itself rolls a whole transaction back for some errors, such as a full disk.
     // What came after that must not be written on its own.
     let mut rolled_back = None;
-    for (id, jobs) in queue::by_record(jobs) {
+    for (id, jobs) in groups {
         if let Some(error) = &rolled_back {
             batch.fail(jobs, error);
         } else if let Err(error) = batch.record(&mut transaction, id, jobs, now)

@@ -10,9 +10,9 @@ use reprise_domain::RecordId;
 use tokio::sync::Semaphore;
 
 use super::database::pause;
-use super::writer::{Group, Missed, Passed, Why, Writer};
+use super::writer::{Missed, Passed, Why, Writer};
 use crate::store::Error;
-use crate::store::queue::Job;
+use crate::store::queue::{Group, Job};
 
 /// Races that the commands of one record may lose.
 const RACES_MAX: u32 = 16;

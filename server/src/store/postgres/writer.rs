@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use reprise_domain::command::{Answer, Command, Finding, Outcome, Refusal};
 use reprise_domain::{Record, RecordId, Timestamp, View, reading};
 use tokio_util::task::TaskTracker;
@@ -22,18 +23,16 @@ use super::read::read;
 use super::row::RecordRow;
 use super::write::{Write, Written, write};
 use super::{Config, record};
-use crate::store::queue::{Folded, Intake, Job, Lane, by_record, fold};
+use crate::store::queue::{Batches, Folded, Group, Intake, Job, fold};
 use crate::store::{Error, OnChange};
 
 /// Of the first grants of a batch, one in so many has to be of a key that is there already
 /// for the next batch to look first: an insert that fails costs several looks.
 const LOOK_SHARE: usize = 8;
 
-/// The commands of one record, in order.
-pub(super) type Group = (RecordId, Vec<Job>);
 type Decided = Result<Answer, Refusal>;
 
-/// Carries out what the lanes hand over.
+/// Carries batches out.
 pub(super) struct Writer {
     database: Database,
     intake: Intake,
@@ -83,11 +82,11 @@ pub(super) enum Why {
 }
 
 impl Writer {
-    /// Starts a task for each lane.
+    /// Starts the task that hands batches to others.
     pub(super) fn start(
         database: Database,
         intake: Intake,
-        lanes: Vec<Lane>,
+        batches: Batches,
         config: &Config,
         on_change: Option<OnChange>,
     ) -> Arc<Self> {
@@ -100,9 +99,7 @@ impl Writer {
             aside: Aside::new(config.pool_size),
             tasks: TaskTracker::new(),
         });
-        for lane in lanes {
-            writer.supervise(serve(Arc::clone(&writer), lane));
-        }
+        writer.supervise(serve(Arc::clone(&writer), batches, config.writers));
         writer
     }
 
@@ -135,9 +132,10 @@ impl Writer {
     }
 
     /// Carries a batch out, and returns what waits for the next one.
-    async fn batch(self: &Arc<Self>, jobs: Vec<Job>) -> Vec<Job> {
+    async fn batch(self: &Arc<Self>, groups: Vec<Group>) -> Vec<Job> {
         let (mut fresh, mut held, mut rest) = (Vec::new(), Vec::new(), Vec::new());
-        for (id, jobs) in by_record(self.admitted(jobs)) {
+        for (id, jobs) in groups {
+            let jobs = self.admitted(jobs);
             if self.aside.holds(&id) {
                 self.step_aside((id, jobs));
                 continue;
@@ -433,17 +431,38 @@ impl Writer {
     }
 }
 
-async fn serve(writer: Arc<Writer>, mut lane: Lane) {
-    while let Some(jobs) = lane.next().await {
-        let many = jobs.len() > 1;
-        let postponed = writer.batch(jobs).await;
-        lane.postpone(postponed);
-        // Callers that were just answered may hand in their next command before the next
-        // batch is made up; else it would leave with the first few of them.
-        if many {
-            tokio::task::yield_now().await;
+/// Carries batches out until the intake is closed and empty: `at_once` of them at a time.
+async fn serve(writer: Arc<Writer>, mut batches: Batches, at_once: usize) {
+    let mut under_way = FuturesUnordered::new();
+    // Nothing more comes but what a batch leaves for the next one.
+    let mut closed = false;
+    while !(closed && under_way.is_empty()) {
+        tokio::select! {
+            biased;
+            Some(ended) = under_way.next() => {
+                let (records, postponed): (Vec<RecordId>, Vec<Job>) = ended;
+                closed = false;
+                let many = records.len() > 1;
+                batches.ended(records, postponed);
+                // Callers that were just answered may hand in their next command before the
+                // next batch is made up; else it would leave with the first few of them.
+                if many {
+                    tokio::task::yield_now().await;
+                }
+            }
+            batch = batches.next(), if !closed && under_way.len() < at_once => {
+                match batch {
+                    Some(groups) => under_way.push(carry_out(&writer, groups)),
+                    None => closed = true,
+                }
+            }
         }
     }
+}
+
+async fn carry_out(writer: &Arc<Writer>, groups: Vec<Group>) -> (Vec<RecordId>, Vec<Job>) {
+    let records = groups.iter().map(|(id, _)| *id).collect();
+    (records, writer.batch(groups).await)
 }
 
 impl<P> Planned<P> {
