@@ -20,13 +20,13 @@ left_running() {
     } | cut -d/ -f3 | sort -u
 }
 
-# The servers see the tests' end and stop by themselves within seconds. What
-# does not is named, ended, and makes the run fail.
+# The servers see the tests' end and stop by themselves, within seconds unless the
+# disk is slow. What does not is named, ended, and makes the run fail.
 finish() {
     local status=$? pids i
     trap '' INT TERM
     if [ -n "${job:-}" ]; then kill -TERM -- "-$job" 2>/dev/null || true; fi
-    for ((i = 0; i < 100; i++)); do
+    for ((i = 0; i < 600; i++)); do
         pids=$(left_running)
         [ -n "$pids" ] || break
         sleep 0.1
