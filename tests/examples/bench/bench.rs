@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::direct::{Direct, Names, Work};
 use crate::generator::{Length, Load};
 use crate::options::Options;
+use crate::pgbench::Pace;
 use crate::process_info::family_cpu_s;
 use crate::progress::Progress;
 use crate::report::Report;
@@ -194,7 +195,13 @@ impl Bench {
         for clients in [32, 64] {
             let length = pgbench::Length::Seconds(self.seconds() / 2);
             checkpoint(&self.postgres)?;
-            let outcome = direct.run(&self.postgres, Work::Lifecycle, clients, length, false)?;
+            let outcome = direct.run(
+                &self.postgres,
+                Work::Lifecycle,
+                clients,
+                length,
+                Pace::Closed,
+            )?;
             let rate = outcome.per_second;
             self.progress.say(&format!(
                 "pgbench with {clients} clients: {rate:.0} lifecycles/s"
@@ -231,7 +238,7 @@ impl Bench {
     pub(crate) fn directly(&self, direct: &Direct, work: Work, clients: usize) -> Result<Directly> {
         let run = |seconds| {
             let length = pgbench::Length::Seconds(seconds);
-            direct.run(&self.postgres, work, clients, length, false)
+            direct.run(&self.postgres, work, clients, length, Pace::Closed)
         };
         checkpoint(&self.postgres)?;
         run(2)?;

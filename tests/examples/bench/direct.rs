@@ -8,7 +8,7 @@ use anyhow::Result;
 use reprise_tests::postgres::PostgresServer;
 use tempfile::TempDir;
 
-use crate::pgbench::{Length, Outcome, Run};
+use crate::pgbench::{Length, Outcome, Pace, Run};
 use crate::sql::Session;
 
 /// Holds the facts that the service holds about the same life. Fixed widths first, so that
@@ -152,7 +152,7 @@ impl Direct {
         work: Work,
         clients: usize,
         length: Length,
-        log: bool,
+        pace: Pace,
     ) -> Result<Outcome> {
         let script: PathBuf = self.scripts.path().join("direct.sql");
         fs::write(&script, self.names.script(work))?;
@@ -161,7 +161,7 @@ impl Direct {
             database: &self.database,
             clients,
             length,
-            log,
+            pace,
         };
         run.run(postgres)
     }

@@ -75,8 +75,8 @@ pub(crate) const PARTS: [Part; 10] = [
     Part {
         name: "half load",
         figures: &["reserve_p99_ms_half_load"],
-        full_s: 130.0,
-        quick_s: 85.0,
+        full_s: 270.0,
+        quick_s: 170.0,
         run: half_load::run,
     },
     Part {

@@ -15,8 +15,18 @@ pub(crate) struct Run<'a> {
     pub(crate) database: &'a str,
     pub(crate) clients: usize,
     pub(crate) length: Length,
-    /// Note the latency of each transaction.
-    pub(crate) log: bool,
+    pub(crate) pace: Pace,
+}
+
+/// When transactions begin.
+#[derive(Clone, Copy)]
+pub(crate) enum Pace {
+    /// Each when its client's last one ended.
+    Closed,
+    /// The same, and the latency of each is noted.
+    Noted,
+    /// So many a second, latencies noted from when they were due.
+    Open(f64),
 }
 
 /// How long it runs.
@@ -34,8 +44,15 @@ pub(crate) struct Outcome {
     pub(crate) transactions: u64,
     /// A second, connecting left out.
     pub(crate) per_second: f64,
-    /// In milliseconds, if that was to be noted.
-    pub(crate) p50_ms: Option<f64>,
+    /// If it was to be noted.
+    pub(crate) latency: Option<Latency>,
+}
+
+/// Of transactions, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Latency {
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
 }
 
 impl Run<'_> {
@@ -54,9 +71,13 @@ impl Run<'_> {
             Length::Seconds(seconds) => command.arg("-T").arg(seconds.to_string()),
             Length::Transactions(each) => command.arg("-t").arg(each.to_string()),
         };
-        if self.log {
+        let noted = !matches!(self.pace, Pace::Closed);
+        if noted {
             command.arg("-l");
             command.arg("--log-prefix").arg(logs.path().join("log"));
+        }
+        if let Pace::Open(per_second) = self.pace {
+            command.arg("-R").arg(per_second.to_string());
         }
         command.arg("-f").arg(self.script).arg(self.database);
         let output = command.output().context("starting pgbench")?;
@@ -66,8 +87,8 @@ impl Run<'_> {
             bail!("pgbench: {}\n{said}{errors}", output.status);
         }
         let mut outcome = parse(&said).with_context(|| format!("in what pgbench says: {said}"))?;
-        if self.log {
-            outcome.p50_ms = Some(p50_ms(&read_logs(logs.path())?)?);
+        if noted {
+            outcome.latency = Some(latency(&read_logs(logs.path())?)?);
         }
         Ok(outcome)
     }
@@ -87,7 +108,7 @@ fn parse(said: &str) -> Result<Outcome> {
     Ok(Outcome {
         transactions: done.parse()?,
         per_second: after("tps =")?.parse()?,
-        p50_ms: None,
+        latency: None,
     })
 }
 
@@ -101,19 +122,23 @@ fn read_logs(directory: &Path) -> Result<String> {
 }
 
 /// Of lines `client transaction time script ...`, time in microseconds.
-fn p50_ms(log: &str) -> Result<f64> {
+fn latency(log: &str) -> Result<Latency> {
     let times: Option<Vec<f64>> = log
         .lines()
         .map(|line| line.split_whitespace().nth(2)?.parse().ok())
         .collect();
     let times = times.context("a line of pgbench's log without a time")?;
     ensure!(!times.is_empty(), "pgbench noted no transaction");
-    Ok(stats::quantile(&times, 0.5) / 1_000.0)
+    let quantile = |share| stats::quantile(&times, share) / 1_000.0;
+    Ok(Latency {
+        p50_ms: quantile(0.5),
+        p99_ms: quantile(0.99),
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{p50_ms, parse};
+    use super::{latency, parse};
 
     const SAID: &str = "pgbench (15.18)\ntransaction type: direct.sql\nnumber of clients: 32\n\
         number of transactions actually processed: 41384\n\
@@ -141,11 +166,13 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_the_log_is_in_milliseconds() -> anyhow::Result<()> {
+    fn latencies_of_the_log_are_in_milliseconds() -> anyhow::Result<()> {
         let log = "0 1 900 0 1700000000 1\n0 2 1100 0 1700000000 2\n0 3 5000 0 1700000000 3\n";
-        assert_eq!(p50_ms(log)?, 1.1);
-        assert!(p50_ms("").is_err());
-        assert!(p50_ms("0 1 skipped\n").is_err());
+        let of_log = latency(log)?;
+        assert_eq!(of_log.p50_ms, 1.1);
+        assert!((1.1..=5.0).contains(&of_log.p99_ms), "{of_log:?}");
+        assert!(latency("").is_err());
+        assert!(latency("0 1 skipped\n").is_err());
         Ok(())
     }
 }

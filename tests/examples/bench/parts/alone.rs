@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use crate::bench::Bench;
 use crate::direct::Work;
 use crate::generator::{Length, Load};
-use crate::pgbench;
+use crate::pgbench::{self, Pace};
 use crate::service::checkpoint;
 
 pub(super) fn run(bench: &mut Bench) -> Result<()> {
@@ -24,12 +24,13 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
         // lapse, and be looked at, in the middle of the next run.
         let direct = bench.direct()?;
         checkpoint(&bench.postgres)?;
-        let run = |seconds, log| {
+        let run = |seconds| {
             let length = pgbench::Length::Seconds(seconds);
-            direct.run(&bench.postgres, Work::Insert, 1, length, log)
+            direct.run(&bench.postgres, Work::Insert, 1, length, Pace::Noted)
         };
-        run(2, false)?;
-        direct_ms.push(run(seconds, true)?.p50_ms.context("noted no latencies")?);
+        run(2)?;
+        let latency = run(seconds)?.latency.context("noted no latencies")?;
+        direct_ms.push(latency.p50_ms);
         let service = bench.service()?;
         let measured = service.measure(&bench.postgres, &load)?;
         service_ms.push(measured.generated.number("/calls/reserve/p50_ms")?);

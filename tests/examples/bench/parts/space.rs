@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::bench::{Bench, wait};
 use crate::direct::Work;
 use crate::generator::{Length, Load};
-use crate::pgbench;
+use crate::pgbench::{self, Pace};
 use crate::sql::Session;
 
 const RECORDS: u64 = 320_000;
@@ -54,7 +54,7 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let empty: i64 = session.value(&bytes_of("public"))?;
     let each = RECORDS / u64::try_from(clients)?;
     let length = pgbench::Length::Transactions(each);
-    direct.run(&bench.postgres, Work::Lifecycle, clients, length, false)?;
+    direct.run(&bench.postgres, Work::Lifecycle, clients, length, Pace::Closed)?;
     session.run("vacuum")?;
     let theirs = bytes_a_row(&session, "public", "direct", empty)?;
     bench
