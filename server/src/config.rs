@@ -96,7 +96,7 @@ pub struct Config {
     pub database_url: Option<DatabaseUrl>,
     /// Postgres connections. 2 to 200, default 16.
     pub pool_size: usize,
-    /// Postgres batches under way at once. 1 to 64 and fewer than `pool_size`, default 4.
+    /// Postgres batches under way at once. 1 to 64 and fewer than `pool_size`, default 2.
     pub writers: usize,
     /// Migrate the database at the start.
     pub migrate: bool,
