@@ -54,7 +54,13 @@ pub(super) fn run(bench: &mut Bench) -> Result<()> {
     let empty: i64 = session.value(&bytes_of("public"))?;
     let each = RECORDS / u64::try_from(clients)?;
     let length = pgbench::Length::Transactions(each);
-    direct.run(&bench.postgres, Work::Lifecycle, clients, length, Pace::Closed)?;
+    direct.run(
+        &bench.postgres,
+        Work::Lifecycle,
+        clients,
+        length,
+        Pace::Closed,
+    )?;
     session.run("vacuum")?;
     let theirs = bytes_a_row(&session, "public", "direct", empty)?;
     bench
