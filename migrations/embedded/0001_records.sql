@@ -42,8 +42,9 @@ create table records (
     -- Newest grant.
     granted_at integer not null,
     -- As written; a lapse or an end of retention is judged at the moment of reading.
-    state text not null check (state in
-        ('processing', 'pending', 'completed', 'failed_retryable', 'failed_final')),
+    -- Compared one by one: of a list of more than two SQLite would make a table for each write.
+    state text not null check (state = 'processing' or state = 'completed'
+        or state = 'pending' or state = 'failed_retryable' or state = 'failed_final'),
     correlation_id text not null,
     -- All that no statement asks for, packed: a column more costs each write, and most parts
     -- are absent in the usual row. The server's code tells how they stand in it.
