@@ -11,7 +11,9 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use h2::RecvStream;
 use h2::client::{self, SendRequest};
 use http::header::{CONTENT_TYPE, TE, USER_AGENT};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version,
+};
 use prost::Message;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
@@ -33,6 +35,8 @@ const STREAM_WINDOW: u32 = 8 << 20;
 const CONNECTION_WINDOW: u32 = 64 << 20;
 /// What the caller waits longer than the server is told, so that its word comes first.
 const GRACE: Duration = Duration::from_secs(1);
+/// Connections that may end one after another before a request of one call was read.
+const GOODBYES_MAX: u32 = 3;
 /// Before each message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 
@@ -207,16 +211,14 @@ impl Connection {
     }
 
     async fn exchange(&self, uri: &Uri, message: &impl Message) -> Result<Bytes, Failure> {
-        let mut sender = self.ready().await?;
-        let mut request = Request::new(());
-        *request.method_mut() = Method::POST;
-        *request.version_mut() = Version::HTTP_2;
-        uri.clone_into(request.uri_mut());
-        self.endpoint.headers.clone_into(request.headers_mut());
-        let broken = |error: h2::Error| Failure::broken(&error);
-        let (response, mut stream) = sender.send_request(request, false).map_err(broken)?;
-        stream.send_data(framed(message), true).map_err(broken)?;
-        let response = response.await.map_err(broken)?;
+        let mut goodbyes = 0;
+        let response = loop {
+            match self.sent(uri, message).await? {
+                Ok(response) => break response,
+                Err(error) if is_goodbye(&error) && goodbyes < GOODBYES_MAX => goodbyes += 1,
+                Err(error) => return Err(Failure::broken(&error)),
+            }
+        };
         let (head, body) = response.into_parts();
         if head.status != StatusCode::OK {
             let status = format!("HTTP_{}", head.status.as_u16());
@@ -227,6 +229,33 @@ impl Connection {
         }
         unary(body).await
     }
+
+    async fn sent(
+        &self,
+        uri: &Uri,
+        message: &impl Message,
+    ) -> Result<Result<Response<RecvStream>, h2::Error>, Failure> {
+        let mut sender = self.ready().await?;
+        let mut request = Request::new(());
+        *request.method_mut() = Method::POST;
+        *request.version_mut() = Version::HTTP_2;
+        uri.clone_into(request.uri_mut());
+        self.endpoint.headers.clone_into(request.headers_mut());
+        Ok(match sender.send_request(request, false) {
+            Ok((response, mut stream)) => {
+                // Why a stream takes nothing any more is told by its answer.
+                let _told_by_the_answer = stream.send_data(framed(message), true);
+                response.await
+            }
+            Err(error) => Err(error),
+        })
+    }
+}
+
+/// Did the server end the connection in good order before it read this request? Then nothing
+/// of it happened (RFC 9113, section 6.8).
+fn is_goodbye(error: &h2::Error) -> bool {
+    error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::NO_ERROR)
 }
 
 /// A message behind its prefix, not compressed.
@@ -357,6 +386,8 @@ impl Deadline {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
     use super::*;
 
     #[test]
@@ -384,6 +415,71 @@ mod tests {
         assert_eq!(message_in(frame.slice(..frame.len() - 1)), None);
         assert_eq!(message_in(frame.slice(..4)), None);
         assert_eq!(message_in(Bytes::from_static(&[1, 0, 0, 0, 0])), None);
+    }
+
+    /// Reads frames up to the first HEADERS of a request, whose stream it answers with a goodbye
+    /// that leaves it out.
+    async fn goodbye(mut tcp: TcpStream) -> std::io::Result<()> {
+        const HEADERS: u8 = 1;
+        let mut preface = [0; 24];
+        tcp.read_exact(&mut preface).await?;
+        tcp.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await?;
+        loop {
+            let mut head = [0; 9];
+            tcp.read_exact(&mut head).await?;
+            let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+            tcp.read_exact(&mut vec![0; length]).await?;
+            if head[3] == HEADERS {
+                break;
+            }
+        }
+        let goaway = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        tcp.write_all(&goaway).await
+    }
+
+    /// Answers one call with an empty message.
+    async fn answer(tcp: TcpStream) -> Result<(), h2::Error> {
+        let mut connection = h2::server::handshake(tcp).await?;
+        while let Some(call) = connection.accept().await {
+            let (_, mut respond) = call?;
+            let mut stream = respond.send_response(Response::new(()), false)?;
+            stream.send_data(Bytes::from_static(&[0; PREFIX_BYTES]), false)?;
+            let mut trailers = HeaderMap::new();
+            trailers.insert(Status::GRPC_STATUS, HeaderValue::from_static("0"));
+            stream.send_trailers(trailers)?;
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_request_that_a_goodbye_left_out_is_sent_again() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+        let listener = listener.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        let server = async {
+            let first = listener.accept().await.expect("a connection").0;
+            goodbye(first).await.expect("one request");
+            let second = listener.accept().await.expect("another connection").0;
+            answer(second).await
+        };
+        let endpoint = Endpoint::new(&url, Duration::from_secs(5)).expect("an address");
+        let uri = endpoint.uri("/a/b").expect("a path");
+        let connection = Connection::new(endpoint);
+        let call = async {
+            let message = prost_types::Duration::default();
+            let mut clock = Deadline::new();
+            connection
+                .call::<prost_types::Duration>(&uri, &message, &mut clock)
+                .await
+        };
+        let both = async {
+            tokio::select! {
+                answered = call => answered,
+                ended = server => panic!("the server ended first: {ended:?}"),
+            }
+        };
+        let answered = tokio::task::LocalSet::new().run_until(both).await;
+        assert_eq!(answered, Ok(prost_types::Duration::default()));
     }
 
     /// Answers when it is polled for the second time, as a call does whose answer is still
